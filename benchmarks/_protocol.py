@@ -1,0 +1,69 @@
+"""The paper's tabular protocol, shared by the quality benchmarks."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import numpy as np
+import scipy
+import sklearn
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+
+import polycal
+
+MAX_ROWS = 10_000
+MAX_TEST = 1_000
+
+
+def find_sets(folder: Path, only: Path | None) -> list[Path]:
+    """The .npz files of a folder, or those that a list file names."""
+    names = only.read_text().split() if only else sorted(p.name for p in folder.glob("*.npz"))
+    missing = [name for name in names if not (folder / name).exists()]
+    if missing or not names:
+        raise SystemExit(f"{folder} has no .npz data set called {missing or 'anything'}")
+    return [folder / name for name in names]
+
+
+def load(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows without NaN, at most 10,000, scaled to [0, 1] and then by the largest l2 norm."""
+    with np.load(path, allow_pickle=False) as data:
+        X, y = data["X"].astype(float), data["y"]
+    whole = ~np.isnan(X).any(axis=1)
+    X, y = X[whole], np.unique(y[whole], return_inverse=True)[1]
+    if len(X) > MAX_ROWS:
+        chosen = rng.choice(len(X), MAX_ROWS, replace=False)
+        X, y = X[chosen], y[chosen]
+    low, high = X.min(axis=0), X.max(axis=0)
+    X = (X - low) / np.where(high > low, high - low, 1.0)
+    return X / np.linalg.norm(X, axis=1).max(), y
+
+
+def split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, ...]:
+    """X_fit, y_fit, X_cal, y_cal, X_test, y_test: test min(1000, n/3), then 70/30."""
+    test = min(MAX_TEST, len(X) // 3)
+    X, X_test, y, y_test = train_test_split(X, y, test_size=test, stratify=y, random_state=seed)
+    X_fit, X_cal, y_fit, y_cal = train_test_split(
+        X, y, test_size=0.3, stratify=y, random_state=seed
+    )
+    return X_fit, y_fit, X_cal, y_cal, X_test, y_test
+
+
+def make_parent(name: str, seed: int, jobs: int):
+    if name == "forest":
+        return RandomForestClassifier(300, random_state=seed, n_jobs=jobs)
+    if name == "mlp":
+        return MLPClassifier((256,) * 4, random_state=seed, early_stopping=True, max_iter=100)
+    raise SystemExit(f"--parent must be forest or mlp; got {name}")
+
+
+def versions() -> dict[str, str]:
+    return {
+        "polycal": polycal.__version__,
+        "scikit-learn": sklearn.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+    }

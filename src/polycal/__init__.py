@@ -1,0 +1,15 @@
+"""polycal: probabilities that can be believed, near the training data and far from it."""
+
+from . import metrics, simulations
+from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
+
+__all__ = [
+    "PAPER",
+    "GeodesicCalibrator",
+    "KernelDensityForest",
+    "KernelDensityNetwork",
+    "metrics",
+    "simulations",
+]
+
+__version__ = "0.1.0"

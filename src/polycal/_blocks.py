@@ -1,0 +1,45 @@
+"""Work in blocks of rows: bounded memory, threads, and a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn import get_config
+from sklearn.utils import gen_batches
+from tqdm.auto import tqdm
+
+T = TypeVar("T")
+
+
+def map_blocks(
+    function: Callable[[slice], T],
+    n_rows: int,
+    bytes_per_row: float,
+    *,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    desc: str = "",
+) -> list[T]:
+    """Call ``function`` on slices that cover ``range(n_rows)``; results in row order.
+
+    The blocks that are in flight together stay within scikit-learn's ``working_memory``.
+    Blocks run in threads: the loops below release the interpreter lock.
+    """
+    jobs = effective_n_jobs(n_jobs)
+    budget = get_config()["working_memory"] * 2**20 / jobs
+    size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // (8 * jobs))))
+    blocks = list(gen_batches(n_rows, size))
+    bar = tqdm(total=n_rows, desc=desc, unit="row", disable=not verbose or len(blocks) == 1)
+    results = []
+    with bar:
+        if jobs == 1:
+            stream = map(function, blocks)
+        else:
+            parallel = Parallel(n_jobs=jobs, require="sharedmem", return_as="generator")
+            stream = parallel(delayed(function)(block) for block in blocks)
+        for block, result in zip(blocks, stream, strict=True):
+            results.append(result)
+            bar.update(block.stop - block.start)
+    return results

@@ -1,0 +1,121 @@
+"""Is there any data there? log f, the floor, and the weight alpha = f / (f + b / log n)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ._gaussian import Gaussians
+from ._types import Near
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Turns the nearest polytopes into log f, and log f into alpha.
+
+    Guarantees: alpha lies in [0, 1], is 0 where no symbol agrees with any polytope, and goes
+    to 0 with distance, since every Gaussian does.
+    """
+
+    gaussians: Gaussians
+    n_samples: int
+    log_floor: float
+
+    def log_f(self, X: NDArray, near: Near) -> NDArray:
+        raise NotImplementedError
+
+    def alpha(self, log_f: NDArray) -> NDArray:
+        """f / (f + b / log n)."""
+        with np.errstate(invalid="ignore"):
+            alpha = expit(log_f - self.log_floor + math.log(math.log(self.n_samples)))
+        return np.where(np.isneginf(log_f), 0.0, alpha)
+
+
+@dataclass(frozen=True)
+class GaussianGate(Gate):
+    """The paper: f = G(x; r*) times the mass of r*, sum_y prior_y R_r*y."""
+
+    log_mass: NDArray  # (n_polytopes,)
+
+    def log_f(self, X: NDArray, near: Near) -> NDArray:
+        nearest = near.index[:, :1]
+        return (self.gaussians.log_density(X, nearest) + self.log_mass[nearest])[:, 0]
+
+
+@dataclass(frozen=True)
+class GeodesicGate(Gate):
+    """log f = (highest Gaussian kernel of the nearest polytopes + kappa log max K) / scale."""
+
+    kappa: float
+    scale: float
+
+    def log_f(self, X: NDArray, near: Near) -> NDArray:
+        kernel = best_kernel(self.gaussians, X, near)
+        return geodesic_score(kernel, near.similarity[:, 0], self.kappa) / self.scale
+
+
+def best_kernel(gaussians: Gaussians, X: NDArray, near: Near) -> NDArray:
+    """Highest log Gaussian kernel among the neighbours with K > 0; -inf with none.
+
+    The kernel is 1 at its centre: log G less its normaliser, or -1/2 of the squared distance
+    in units of the polytope's bandwidth. So a narrow polytope has no advantage.
+    """
+    kernel = gaussians.log_density(X, near.index) - gaussians.log_norm[near.index]
+    return np.where(near.similarity > 0, kernel, -np.inf).max(axis=1)
+
+
+def geodesic_score(kernel: NDArray, similarity: NDArray, kappa: float) -> NDArray:
+    """log G + kappa log K; -inf where K is 0."""
+    near = similarity > 0
+    return np.where(near, kernel + kappa * np.log(np.where(near, similarity, 1.0)), -np.inf)
+
+
+def balance(kernel: NDArray, similarity: NDArray) -> float:
+    """kappa = IQR(log G) / IQR(log K): both terms spread alike on the calibration rows."""
+    near = similarity > 0
+    spread = interquartile_range(np.log(similarity[near]))
+    return interquartile_range(kernel[near]) / spread if spread > 0 else 1.0
+
+
+def logistic_scale(scores: NDArray) -> float:
+    """Scale of the logistic curve that has the scores' interquartile range (2 s log 3).
+
+    In many dimensions log f varies by hundreds, so that alpha would be a step and cost every
+    in-distribution row below the floor its whole posterior; in these units it is a slope.
+    """
+    width = interquartile_range(scores[np.isfinite(scores)])
+    return width / (2 * math.log(3)) if width > 0 else 1.0
+
+
+def interquartile_range(values: NDArray) -> float:
+    if len(values) == 0:
+        return 0.0
+    low, high = np.quantile(values, [0.25, 0.75])
+    return float(high - low)
+
+
+def conformal_floor(log_f: NDArray, weight: NDArray, false_alarm: float) -> float:
+    """log b: at most ``false_alarm`` of new in-distribution rows score below it.
+
+    With n exchangeable calibration scores, the floor is the one of rank
+    floor(false_alarm (n + 1)), so a new score falls below it with probability at most
+    false_alarm. With weights, rank is weight, and the new row has the mean weight.
+    Fewer than 1 / false_alarm - 1 rows cannot support that bound; the floor is then set
+    below the lowest score by an exponential tail with the scale of the scores.
+    Scores of -inf never become the floor: alpha is 0 there by itself.
+    """
+    finite = np.isfinite(log_f)
+    if not finite.any():
+        return 0.0
+    order = np.argsort(log_f)
+    rank = np.cumsum(weight[order]) / (weight.sum() + weight.mean())
+    # The rank itself counts as reached in spite of rounding in the sum.
+    place = int(np.searchsorted(rank, false_alarm * (1 + 1e-12), side="right")) - 1
+    lowest = float(log_f[finite].min())
+    if place < 0:
+        return lowest - logistic_scale(log_f) * math.log(float(rank[0]) / false_alarm)
+    return max(float(log_f[order[place]]), lowest)

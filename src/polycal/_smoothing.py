@@ -1,0 +1,149 @@
+"""Class probabilities from neighbours, with weights w = K^(gamma log n)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+
+from ._types import ActivationModes, Near
+from .kernels import Effort, HeldOut, KernelIndex
+
+# gamma log n is the exponent: 0.01 leaves the weights nearly flat, 20 leaves little but
+# the most similar polytope. The grid grows by whole steps while its best point is an edge.
+FIRST_GRID = 0.01 * 2.0 ** np.arange(12)
+STEPS_AT_EDGE = 3
+GAMMA_LIMITS = (1e-4, 1e4)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Stored modes and the labels that were seen there."""
+
+    index: KernelIndex
+    counts: NDArray  # (n_stored, n_classes), weighted
+
+
+@dataclass(frozen=True)
+class QueryRatios:
+    """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: the query's own weights.
+
+    Labels of the calibration rows count too; while calibrating, each row leaves its own
+    label out.
+    """
+
+    train: Evidence
+    held: Evidence
+    prior: NDArray
+    n_samples: int
+
+    def proba(
+        self,
+        modes: ActivationModes,
+        near: Near,
+        gammas: NDArray,
+        effort: Effort,
+        held_out: HeldOut | None = None,
+    ) -> NDArray:
+        """Shape (n_gammas, n_queries, n_classes)."""
+        exponent = exponents(gammas, self.n_samples)
+        train, held = self.train, self.held
+        parts = [
+            train.index.class_sums(modes, train.counts, exponent, effort),
+            held.index.class_sums(modes, held.counts, exponent, effort, held_out=held_out),
+        ]
+        return normalize(join_sums(parts, exponent), self.prior)
+
+    def at(self, gamma: float, effort: Effort) -> QueryRatios:
+        return self
+
+
+@dataclass(frozen=True)
+class PolytopeRatios:
+    """The paper: pi_y = prior_y R_r*y / sum over classes, with the nearest polytope's ratios.
+
+    R_ry = sum_s w_rs n_sy / sum_r sum_s w_rs n_sy, from the rows of the fit alone.
+    """
+
+    train: Evidence
+    prior: NDArray
+    n_samples: int
+    ratios: NDArray | None = None  # (n_polytopes, n_classes) at the chosen gamma
+
+    def proba(
+        self,
+        modes: ActivationModes,
+        near: Near,
+        gammas: NDArray,
+        effort: Effort,
+        held_out: HeldOut | None = None,
+    ) -> NDArray:
+        """Shape (n_gammas, n_queries, n_classes)."""
+        nearest = near.index[:, 0]
+        if self.ratios is not None:
+            return normalize(self.prior * self.ratios[None, nearest], self.prior)
+        # As many gammas in one pass as their ratios fit into memory.
+        budget = get_config()["working_memory"] * 2**20
+        together = max(1, int(budget / self.train.counts.nbytes))
+        parts = [
+            self._all_ratios(gammas[start : start + together], effort)[:, nearest]
+            for start in range(0, len(gammas), together)
+        ]
+        return normalize(self.prior * np.concatenate(parts), self.prior)
+
+    def at(self, gamma: float, effort: Effort) -> PolytopeRatios:
+        """The same with the ratios at one gamma kept."""
+        return replace(self, ratios=self._all_ratios(np.array([gamma]), effort)[0])
+
+    def _all_ratios(self, gammas: NDArray, effort: Effort) -> NDArray:
+        index, counts = self.train.index, self.train.counts
+        exponent = exponents(gammas, self.n_samples)
+        _, sums = index.class_sums(index.modes, counts, exponent, effort)
+        return sums / sums.sum(axis=1, keepdims=True)
+
+
+def exponents(gammas: NDArray, n_samples: int) -> NDArray:
+    """gamma log n, the exponent of K."""
+    return np.asarray(gammas, dtype=float) * np.log(n_samples)
+
+
+def join_sums(parts: Sequence[tuple[NDArray, NDArray]], exponent: NDArray) -> NDArray:
+    """Class sums over several indexes, brought to their common highest K.
+
+    Each part is (highest log K, sums relative to it), as ``KernelIndex.class_sums``
+    returns them; the result has shape (n_exponents, n_queries, n_classes).
+    """
+    tops = np.stack([log_top for log_top, _ in parts])
+    highest = tops.max(axis=0)
+    shift = tops - np.where(np.isfinite(highest), highest, 0.0)
+    joined = np.zeros_like(parts[0][1])
+    for log_ratio, (_, sums) in zip(shift, parts, strict=True):
+        joined += np.exp(exponent[:, None] * log_ratio)[..., None] * sums
+    return joined
+
+
+def normalize(sums: NDArray, prior: NDArray) -> NDArray:
+    """Rows of probabilities; the prior where there is no mass at all."""
+    total = sums.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, sums / np.where(total > 0, total, 1.0), prior)
+
+
+def choose_gamma(loss: Callable[[NDArray], NDArray]) -> float:
+    """The gamma of lowest loss on a log grid that widens while the best is an edge."""
+    grid = FIRST_GRID
+    values = loss(grid)
+    low, high = GAMMA_LIMITS
+    steps = 2.0 ** np.arange(1, STEPS_AT_EDGE + 1)
+    while True:
+        best = int(np.argmin(values))
+        if best == 0 and grid[0] > low:
+            more = grid[0] / steps[::-1]
+            grid, values = np.concatenate([more, grid]), np.concatenate([loss(more), values])
+        elif best == len(grid) - 1 and grid[-1] < high:
+            more = grid[-1] * steps
+            grid, values = np.concatenate([grid, more]), np.concatenate([values, loss(more)])
+        else:
+            return float(grid[best])

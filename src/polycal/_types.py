@@ -1,0 +1,105 @@
+"""The words that every layer may use: activation modes, and the nearest of a query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Bits of a group are padded to whole steps of this many 64-bit words, so that the
+# XOR loop can be unrolled. Padding is zero in every row and never counts as a mismatch.
+WORD_STEP = 4
+
+
+@dataclass(frozen=True)
+class ActivationModes:
+    """Rows of symbols, split into groups (section 1 of the design).
+
+    Attributes
+    ----------
+    codes : ndarray of shape (n_samples, n_columns)
+        Either one int32 symbol per column (leaf ids, one group) or uint64 words of
+        packed bits, each group padded to a multiple of ``WORD_STEP`` words.
+    sizes : tuple of int
+        Number of symbols in each group.
+    packed : bool
+        Whether ``codes`` holds packed bits.
+    """
+
+    codes: NDArray
+    sizes: tuple[int, ...]
+    packed: bool
+
+    @classmethod
+    def from_leaves(cls, leaves: NDArray) -> ActivationModes:
+        """One group of leaf ids, shape (n_samples, n_trees)."""
+        codes = np.ascontiguousarray(leaves, dtype=np.int32)
+        return cls(codes, (codes.shape[1],), packed=False)
+
+    @classmethod
+    def from_bits(cls, layers: Sequence[NDArray]) -> ActivationModes:
+        """One group of 0/1 activations for each layer, shape (n_samples, n_units) each."""
+        words = []
+        for bits in layers:
+            n_samples, n_units = bits.shape
+            padded = np.zeros((n_samples, 64 * WORD_STEP * _steps(n_units)), dtype=bool)
+            padded[:, :n_units] = bits
+            words.append(np.packbits(padded, axis=1, bitorder="little").view(np.uint64))
+        codes = np.ascontiguousarray(np.concatenate(words, axis=1))
+        return cls(codes, tuple(bits.shape[1] for bits in layers), packed=True)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice | NDArray) -> ActivationModes:
+        return ActivationModes(self.codes[rows], self.sizes, self.packed)
+
+    @property
+    def n_paths(self) -> float:
+        """Number of activation paths: the product of the group sizes."""
+        return math.prod(float(size) for size in self.sizes)
+
+    @property
+    def column_ranges(self) -> list[tuple[int, int]]:
+        """First and last-plus-one column of each group in ``codes``."""
+        widths = [WORD_STEP * _steps(size) if self.packed else size for size in self.sizes]
+        stops = np.cumsum(widths)
+        return [(int(stop - width), int(stop)) for stop, width in zip(stops, widths, strict=True)]
+
+    def groups(self) -> Iterator[NDArray]:
+        """The symbols of each group, unpacked, shape (n_samples, size)."""
+        for (start, stop), size in zip(self.column_ranges, self.sizes, strict=True):
+            block = np.ascontiguousarray(self.codes[:, start:stop])
+            if self.packed:
+                block = np.unpackbits(block.view(np.uint8), axis=1, bitorder="little")
+            yield block[:, :size]
+
+    def distinct(self) -> tuple[ActivationModes, NDArray]:
+        """Distinct rows in a canonical order, and the distinct row of each row.
+
+        Rows are compared as integers, byte by byte, so the order depends on the
+        rows alone and not on how often or in what order they came.
+        """
+        row = np.dtype((np.void, self.codes.dtype.itemsize * self.codes.shape[1]))
+        keys = np.ascontiguousarray(self.codes).view(row).ravel()
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        return self[first], inverse
+
+    def append(self, other: ActivationModes) -> ActivationModes:
+        """The rows of both, in order."""
+        return ActivationModes(np.concatenate([self.codes, other.codes]), self.sizes, self.packed)
+
+
+@dataclass(frozen=True)
+class Near:
+    """The polytopes nearest to each query, best first; index -1 where there are no more."""
+
+    similarity: NDArray  # (n_queries, k)
+    index: NDArray  # (n_queries, k)
+
+
+def _steps(n_bits: int) -> int:
+    return -(-n_bits // (64 * WORD_STEP))

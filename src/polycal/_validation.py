@@ -1,0 +1,117 @@
+"""Checks at the edge. Each message says the name, what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length
+
+
+def one_of(allowed: Sequence[str], **named: object) -> None:
+    """Each value is one of the allowed strings."""
+    for name, value in named.items():
+        if not isinstance(value, str) or value not in allowed:
+            choices = ", ".join(repr(choice) for choice in allowed)
+            raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
+
+
+def positive(**named: object) -> None:
+    """Each value is a finite number above zero."""
+    for name, value in named.items():
+        if not _is_number(value) or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
+            raise ValueError(f"{name} must be a finite number above 0; got {value!r}.")
+
+
+def count(**named: object) -> None:
+    """Each value is a whole number of at least 1."""
+    for name, value in named.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+
+
+def share(**named: object) -> None:
+    """Each value lies strictly between 0 and 1."""
+    for name, value in named.items():
+        if not _is_number(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
+            raise ValueError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+
+
+def auto_or_number(**named: object) -> None:
+    """Each value is "auto" or a number."""
+    for name, value in named.items():
+        if not _is_number(value) and value != "auto":
+            raise ValueError(f'{name} must be "auto" or a number; got {value!r}.')
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def check_weights(sample_weight: object, X: NDArray) -> NDArray:
+    """Weights of shape (n_samples,), finite and not negative, scaled to mean 1 over rows in use."""
+    if sample_weight is None:
+        return np.ones(len(X))
+    weight = np.asarray(sample_weight, dtype=float)
+    if weight.ndim == 0:
+        weight = np.full(len(X), float(weight))
+    if weight.ndim != 1:
+        raise ValueError(
+            f"Sample weights must be 1D array or scalar; sample_weight has shape {weight.shape}."
+        )
+    check_consistent_length(X, weight)
+    if not np.isfinite(weight).all():
+        raise ValueError("sample_weight contains NaN or infinity; give each row a finite weight.")
+    if (weight < 0).any():
+        raise ValueError(
+            f"sample_weight must not be negative; its smallest value is {weight.min()}. "
+            "Remove such rows, or give them weight 0."
+        )
+    if not (weight > 0).any():
+        raise ValueError(
+            "Sample weights must contain at least one non-zero number; sample_weight is 0 for "
+            "every row."
+        )
+    return weight / weight[weight > 0].mean()
+
+
+def check_prior(prior: object, classes: NDArray) -> NDArray:
+    """A positive probability for each class, in the order of ``classes_``."""
+    values = np.asarray(prior, dtype=float)
+    if values.shape != classes.shape:
+        raise ValueError(
+            f"prior must hold one probability for each of the {len(classes)} classes "
+            f"{classes.tolist()}, in that order; got shape {values.shape}."
+        )
+    if not np.isfinite(values).all() or (values <= 0).any():
+        raise ValueError(f"prior must be positive for every class; got {values.tolist()}.")
+    if abs(values.sum() - 1) > 1e-8:  # more than rounding of the caller's own division
+        raise ValueError(
+            f"prior must sum to 1; it sums to {values.sum():.6g}. Divide it by its sum."
+        )
+    return values / values.sum()
+
+
+def check_calibration_labels(y_cal: NDArray, classes: NDArray) -> NDArray:
+    """Class codes of the calibration rows, of which every class needs one."""
+    if len(y_cal) < 2:
+        raise ValueError(
+            f"X_cal has {len(y_cal)} row; at least 2 are needed to calibrate. Give more rows, or "
+            "leave X_cal out so that rows of X are held out."
+        )
+    unknown = np.setdiff1d(y_cal, classes)
+    if len(unknown):
+        raise ValueError(
+            f"y_cal holds {unknown.tolist()}, which y does not; the classes of y are "
+            f"{classes.tolist()}. Remove those rows, or add such rows to X and y."
+        )
+    missing = np.setdiff1d(classes, y_cal)
+    if len(missing):
+        raise ValueError(
+            f"y_cal has no row of class {missing.tolist()}; each class of y needs one at least. "
+            "Give more calibration rows, or leave X_cal out so that rows of X are held out."
+        )
+    return np.searchsorted(classes, y_cal)

@@ -1,0 +1,8 @@
+"""The estimators: control flow, no mathematics."""
+
+from ._base import PAPER
+from ._calibrator import GeodesicCalibrator
+from ._forest import KernelDensityForest
+from ._network import KernelDensityNetwork
+
+__all__ = ["PAPER", "GeodesicCalibrator", "KernelDensityForest", "KernelDensityNetwork"]

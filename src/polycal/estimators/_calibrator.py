@@ -1,0 +1,141 @@
+"""GeodesicCalibrator: calibration around any supported parent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.ensemble import RandomForestClassifier
+
+from ._base import BaseCalibrator
+
+
+class GeodesicCalibrator(BaseCalibrator):
+    """Calibrated probabilities where there was data, the class priors where there was none.
+
+    The posterior is the mixture g(x) = alpha(x) pi(x) + (1 - alpha(x)) prior: pi is what the
+    labels near x say, alpha is how much training data there is near x.
+
+    Parameters
+    ----------
+    estimator : classifier, default=None
+        A forest, a bagging of trees or a ReLU MLPClassifier. It is cloned and fitted, unless
+        it comes fitted inside ``sklearn.frozen.FrozenEstimator``. None is a
+        ``RandomForestClassifier``.
+    posterior : {"pooled", "kernel", "parent"}, default="pooled"
+        Source of pi: parent and kernel together (log-linear, fitted by log-loss), the ratios
+        of the nearest polytope (the paper), or the recalibrated parent alone.
+    gate : {"geodesic", "gaussian"}, default="geodesic"
+        Source of alpha: the nearest polytopes' Gaussian kernels and the geodesic similarity,
+        or the nearest polytope's Gaussian density alone (the paper).
+    bandwidth : {"geodesic", "polytope"}, default="geodesic"
+        Variance of the Gaussians: over all rows weighted by similarity, or over the rows of
+        the polytope (the paper).
+    distance : {"geodesic", "euclidean"}, default="geodesic"
+        How nearest polytopes are found. With "euclidean" (the paper's variant) class ratios
+        are those of the nearest polytope and the gate does not use the similarity.
+    gamma : "auto" or float, default="auto"
+        Sharpness of the kernel weights K^(gamma log n); "auto" searches a log grid.
+    floor : "auto" or float, default="auto"
+        log b. "auto" is the ``false_alarm`` quantile of log f on the calibration rows, with
+        its finite-sample rank.
+    false_alarm : float, default=0.01
+        Share of new in-distribution rows that may fall below the floor.
+    n_neighbors : int, default=10
+        Polytopes that the geodesic gate looks at.
+    regularization : float, default=1e-6
+        Added to each variance.
+    scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
+        What gamma is chosen by.
+    calibration : {"auto", "holdout"}, default="auto"
+        Where calibration rows come from when ``X_cal`` is not given. "holdout" keeps
+        ``calibration_size`` of the rows from the parent, class by class.
+    calibration_size : float, default=0.3
+    prior : array-like of shape (n_classes,), default=None
+        Class priors where the model will be used, in the order of ``classes_``; posterior
+        and far limit follow them. None: the weighted class shares of the rows in ``fit``.
+    n_jobs : int, default=None
+        Threads for the passes of polycal; the parent keeps its own setting.
+    random_state : int, RandomState instance or None, default=None
+        Draws the calibration rows.
+    verbose : int, default=0
+        1 shows progress bars for long passes.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    estimator_ : the fitted parent
+    polytopes_ : Polytopes
+        Distinct activation modes of the rows the parent was fitted on.
+    priors_ : ndarray of shape (n_classes,)
+    gamma_ : float or None
+        None with ``posterior="parent"``, which has no kernel.
+    log_floor_ : float
+    pool_weights_ : ndarray of shape (2,)
+        Weights of the parent's and the kernel's log posterior.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only when X had string column names.
+
+    Notes
+    -----
+    A frozen parent must not have seen the calibration rows. With ``X_cal``, X should be the
+    parent's training rows; without it, X is split, and must be new to the parent.
+
+    Guarantees: rows of ``predict_proba`` sum to 1; far from all data they equal ``priors_``;
+    with equal priors the gate never changes ``predict``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from polycal import GeodesicCalibrator
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = GeodesicCalibrator(RandomForestClassifier(random_state=0), random_state=0)
+    >>> model.fit(X, y).predict_proba([[100.0, 100.0, 100.0, 100.0]]).round(3)
+    array([[0.333, 0.333, 0.333]])
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        posterior: str = "pooled",
+        gate: str = "geodesic",
+        bandwidth: str = "geodesic",
+        distance: str = "geodesic",
+        gamma: str | float = "auto",
+        floor: str | float = "auto",
+        false_alarm: float = 0.01,
+        n_neighbors: int = 10,
+        regularization: float = 1e-6,
+        scoring: str = "neg_log_loss",
+        calibration: str = "auto",
+        calibration_size: float = 0.3,
+        prior: ArrayLike | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        super().__init__(
+            posterior=posterior,
+            gate=gate,
+            bandwidth=bandwidth,
+            distance=distance,
+            gamma=gamma,
+            floor=floor,
+            false_alarm=false_alarm,
+            n_neighbors=n_neighbors,
+            regularization=regularization,
+            scoring=scoring,
+            calibration=calibration,
+            calibration_size=calibration_size,
+            prior=prior,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.estimator = estimator
+
+    def _make_parent(self) -> Any:
+        return RandomForestClassifier() if self.estimator is None else self.estimator

@@ -1,0 +1,107 @@
+"""Bits packed by layer: XOR and popcount, then the product over layers.
+
+Stored modes lie in tiles, word by word, so that the inner loop runs over the stored
+modes of a tile and vectorises with no sum across lanes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from .._gaussian import Gaussians
+from .._types import WORD_STEP, ActivationModes
+from ._base import KernelIndex
+from ._select import select_row
+
+TILE = 128
+
+
+class NetworkIndex(KernelIndex):
+    """Exact layer product over packed bits."""
+
+    def __init__(self, modes: ActivationModes):
+        super().__init__(modes)
+        n_stored, n_words = modes.codes.shape
+        n_tiles = -(-n_stored // TILE)
+        padded = np.zeros((n_tiles * TILE, n_words), dtype=np.uint64)
+        padded[:n_stored] = modes.codes
+        self._tiles = np.ascontiguousarray(
+            padded.reshape(n_tiles, TILE, n_words).transpose(0, 2, 1)
+        )
+        self._ranges = np.array(modes.column_ranges)
+        self._sizes = np.array(modes.sizes, dtype=float)
+
+    def _similarity_block(self, queries: ActivationModes) -> NDArray:
+        matches = np.empty((len(queries), len(self._tiles), TILE))
+        _layer_product(queries.codes, self._tiles, self._ranges, self._sizes, matches)
+        matches /= self.modes.n_paths
+        return matches.reshape(len(queries), -1)[:, : len(self.modes)]
+
+    def _nearest_block(
+        self, queries: ActivationModes, X: NDArray, g: Gaussians, k: int, fill: bool
+    ) -> tuple[NDArray, NDArray]:
+        K = self._similarity_block(queries)
+        sim = np.empty((len(K), k))
+        ids = np.empty((len(K), k), dtype=np.int64)
+        _select_rows(K, fill, X, g.mean, g.precision, g.log_norm, sim, ids)
+        return sim, ids
+
+
+@intrinsic
+def _ctpop(typing_context, word):
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), codegen
+
+
+# An intrinsic is called without its typing context, which a type checker cannot know.
+_popcount: Any = _ctpop
+
+
+@njit(nogil=True, cache=True)
+def _layer_product(queries, tiles, ranges, sizes, out):
+    """out[i, tile, j] = product over layers of the number of equal bits."""
+    differ = np.empty(TILE, np.uint64)
+    for tile in range(tiles.shape[0]):
+        words = tiles[tile]
+        for i in range(queries.shape[0]):
+            query = queries[i]
+            product = out[i, tile]
+            for layer in range(len(sizes)):
+                for j in range(TILE):
+                    differ[j] = 0
+                for w in range(ranges[layer, 0], ranges[layer, 1], WORD_STEP):
+                    a, b, c, d = query[w], query[w + 1], query[w + 2], query[w + 3]
+                    ta, tb, tc, td = words[w], words[w + 1], words[w + 2], words[w + 3]
+                    for j in range(TILE):
+                        differ[j] += (
+                            _popcount(a ^ ta[j])
+                            + _popcount(b ^ tb[j])
+                            + _popcount(c ^ tc[j])
+                            + _popcount(d ^ td[j])
+                        )
+                size = sizes[layer]
+                if layer == 0:
+                    for j in range(TILE):
+                        product[j] = size - np.float64(np.int64(differ[j]))
+                else:
+                    for j in range(TILE):
+                        product[j] *= size - np.float64(np.int64(differ[j]))
+
+
+@njit(nogil=True, cache=True)
+def _select_rows(K, fill, X, mean, precision, log_norm, out_sim, out_ids):
+    n = K.shape[1]
+    ids = np.arange(n)
+    for i in range(K.shape[0]):
+        select_row(K[i], ids, n, X[i], mean, precision, log_norm, out_sim[i], out_ids[i])
+        if not fill:
+            for j in range(out_sim.shape[1]):
+                if out_sim[i, j] == 0.0:
+                    out_ids[i, j] = -1

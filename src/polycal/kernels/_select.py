@@ -1,0 +1,56 @@
+"""The k nearest of one query, by the tie rule of the design."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .._gaussian import row_log_density
+
+
+@njit(nogil=True, cache=True)
+def select_row(sim, ids, n, x, mean, precision, log_norm, out_sim, out_ids):
+    """Best ``len(out_sim)`` of n candidates: highest sim, then log density, then lowest id.
+
+    Densities are evaluated only for candidates that reach the k-th highest similarity.
+    Places that no candidate fills keep similarity 0 and id -1.
+    """
+    k = len(out_sim)
+    top = np.full(k, -np.inf)
+    for j in range(n):
+        s = sim[j]
+        if s > top[k - 1]:
+            place = k - 1
+            while place > 0 and top[place - 1] < s:
+                top[place] = top[place - 1]
+                place -= 1
+            top[place] = s
+    threshold = top[k - 1]
+    density = np.empty(k)
+    out_sim[:] = 0.0
+    out_ids[:] = -1
+    filled = 0
+    for j in range(n):
+        s = sim[j]
+        if s < threshold:
+            continue
+        r = ids[j]
+        g = row_log_density(x, mean[r], precision[r], log_norm[r])
+        place = filled
+        while place > 0:
+            b = place - 1
+            if out_sim[b] > s:
+                break
+            if out_sim[b] == s and (density[b] > g or (density[b] == g and out_ids[b] < r)):
+                break
+            place -= 1
+        if place >= k:
+            continue
+        for b in range(min(filled, k - 1), place, -1):
+            out_sim[b] = out_sim[b - 1]
+            out_ids[b] = out_ids[b - 1]
+            density[b] = density[b - 1]
+        out_sim[place] = s
+        out_ids[place] = r
+        density[place] = g
+        filled = min(filled + 1, k)

@@ -1,0 +1,25 @@
+"""X -> activation modes. One small adapter for each family; knows nothing of kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._bagging import BaggingParent
+from ._base import Parent
+from ._forest import ForestParent
+from ._mlp import MLPParent
+
+__all__ = ["Parent", "find_family"]
+
+FAMILIES: list[type[Parent]] = [ForestParent, BaggingParent, MLPParent]
+
+
+def find_family(estimator: Any) -> type[Parent]:
+    """The adapter that reads this estimator, fitted or not; an error says what to use."""
+    reasons = [family.problem(estimator) for family in FAMILIES]
+    for family, reason in zip(FAMILIES, reasons, strict=True):
+        if reason is None:
+            return family
+    reason = next((r for r in reasons if r), f"{type(estimator).__name__} is not a known family")
+    known = "; ".join(family.family for family in FAMILIES)
+    raise TypeError(f"estimator={estimator!r} is not supported: {reason}. Supported: {known}.")

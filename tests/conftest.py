@@ -1,0 +1,43 @@
+"""Small data and models that several tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris, make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.neural_network import MLPClassifier
+
+
+@pytest.fixture(scope="session")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X / 16, y
+
+
+@pytest.fixture(scope="session")
+def blobs():
+    """Two balanced classes with some overlap, 600 rows, 5 features."""
+    return make_classification(
+        600, n_features=5, n_informative=4, n_redundant=0, class_sep=1.2, random_state=3
+    )
+
+
+def small_forest(**kwargs) -> RandomForestClassifier:
+    return RandomForestClassifier(**({"n_estimators": 20, "random_state": 0} | kwargs))
+
+
+def small_network(**kwargs) -> MLPClassifier:
+    defaults = {"hidden_layer_sizes": (16, 12), "solver": "lbfgs", "max_iter": 60, "alpha": 1e-2}
+    return MLPClassifier(**(defaults | {"random_state": 0} | kwargs))
+
+
+def random_modes(rng: np.random.Generator, n: int, sizes: tuple[int, ...], density: float = 0.5):
+    from polycal._types import ActivationModes
+
+    return ActivationModes.from_bits([rng.random((n, size)) < density for size in sizes])

@@ -1,0 +1,254 @@
+"""The geodesic kernel: the reference against enumeration, every fast path against it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from conftest import random_modes, small_forest, small_network
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+
+from polycal._gaussian import Gaussians
+from polycal._types import ActivationModes
+from polycal.kernels import (
+    Effort,
+    ForestIndex,
+    HeldOut,
+    NetworkIndex,
+    build_index,
+    euclidean_nearest,
+    pair_similarity,
+)
+from polycal.kernels import _reference as reference
+from polycal.parents import find_family
+
+EFFORT = Effort()
+
+
+def random_leaves(rng, n, n_trees=20, n_leaves=6) -> ActivationModes:
+    return ActivationModes.from_leaves(rng.integers(0, n_leaves, (n, n_trees)))
+
+
+def random_gaussians(rng, p, d) -> Gaussians:
+    return Gaussians.from_variance(rng.normal(size=(p, d)), rng.uniform(0.5, 2, (p, d)))
+
+
+def all_log_densities(gaussians, X):
+    p = len(gaussians.mean)
+    return gaussians.log_density(X, np.tile(np.arange(p), (len(X), 1)))
+
+
+INDEXES = {
+    "index": lambda modes: ForestIndex(modes, method="index"),
+    "scan": lambda modes: ForestIndex(modes, method="scan"),
+    "network": NetworkIndex,
+}
+
+
+def modes_for(kind, rng, n):
+    # Few symbols, so that similarities tie often; 300 units span two word steps.
+    return random_modes(rng, n, (7, 300, 3)) if kind == "network" else random_leaves(rng, n)
+
+
+# ------------------------------------------------------------ the reference
+
+
+def test_equals_enumeration_of_activation_paths():
+    """3-2-2 network: share of identical paths through inputs-free layers, by brute force."""
+    rng = np.random.default_rng(0)
+    sizes = (3, 2, 2)
+    modes = random_modes(rng, 12, sizes)
+    layers = list(modes.groups())
+    K = reference.similarity(modes, modes)
+    for i, j in itertools.product(range(12), repeat=2):
+        same = [
+            all(layer[i, node] == layer[j, node] for layer, node in zip(layers, path, strict=True))
+            for path in itertools.product(*(range(size) for size in sizes))
+        ]
+        assert K[i, j] == pytest.approx(np.mean(same), abs=1e-15)
+
+
+def test_network_of_3_2_2_units_reads_the_bits_of_each_layer(iris):
+    X, y = iris
+    net = small_network(hidden_layer_sizes=(3, 2)).fit(X[:100], y[:100])
+    modes, proba = find_family(net)(net).read(X[:100])
+    assert modes.sizes == (3, 2, 2)
+    assert_allclose(proba, net.predict_proba(X[:100]), atol=1e-12)
+    hidden = np.maximum(X[:100] @ net.coefs_[0] + net.intercepts_[0], 0)
+    first, second, output = modes.groups()
+    assert_array_equal(first, hidden > 0)
+    assert_array_equal(second, hidden @ net.coefs_[1] + net.intercepts_[1] > 0)
+    assert_array_equal(output, proba > 0.5)
+
+
+def test_forest_kernel_is_the_mean_of_leaf_equality(iris):
+    X, y = iris
+    forest = small_forest(n_estimators=7).fit(X, y)
+    leaves = forest.apply(X)
+    expected = (leaves[:, None, :] == leaves[None, :, :]).mean(axis=2)
+    modes, _ = find_family(forest)(forest).read(X)
+    assert_allclose(reference.similarity(modes, modes), expected, atol=1e-15)
+
+
+@st.composite
+def three_modes(draw):
+    if draw(st.booleans()):
+        sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+        bits = [
+            np.array(
+                draw(
+                    st.lists(
+                        st.lists(st.booleans(), min_size=s, max_size=s), min_size=3, max_size=3
+                    )
+                )
+            )
+            for s in sizes
+        ]
+        return ActivationModes.from_bits(bits)
+    width = draw(st.integers(1, 8))
+    row = st.lists(st.integers(0, 3), min_size=width, max_size=width)
+    return ActivationModes.from_leaves(np.array(draw(st.lists(row, min_size=3, max_size=3))))
+
+
+@given(three_modes())
+@settings(max_examples=200, deadline=None)
+def test_kernel_properties(modes):
+    """In [0, 1], symmetric, 1 iff equal modes, and 1 - K obeys the triangle inequality."""
+    K = reference.similarity(modes, modes)
+    assert ((K >= 0) & (K <= 1)).all()
+    assert_array_equal(K, K.T)
+    equal = (modes.codes[:, None] == modes.codes[None, :]).all(axis=2)
+    assert_array_equal(K == 1, equal)
+    d = 1 - K
+    for i, j, k in itertools.permutations(range(3)):
+        assert d[i, k] <= d[i, j] + d[j, k] + 1e-12
+
+
+# ----------------------------------------------------------- the fast paths
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+@pytest.mark.parametrize(("memory", "n_jobs"), [(1024, 1), (0.02, 1), (1024, 2), (0.02, 3)])
+def test_fast_paths_equal_the_reference(kind, memory, n_jobs):
+    rng = np.random.default_rng(1)
+    stored, queries = modes_for(kind, rng, 150), modes_for(kind, rng, 70)
+    gaussians, X = random_gaussians(rng, 150, 3), rng.normal(size=(70, 3))
+    K = reference.similarity(queries, stored)
+    log_density = all_log_densities(gaussians, X)
+    index, effort = INDEXES[kind](stored), Effort(n_jobs=n_jobs)
+    counts = rng.uniform(0.5, 3, (150, 4))
+    values = rng.normal(size=(150, 130))
+    exponents = np.array([0.3, 2.0, 40.0])
+    with config_context(working_memory=memory):
+        assert_allclose(index.similarity(queries, effort), K, atol=1e-12)
+        for k in (1, 10, 150):
+            near = index.nearest(queries, X, gaussians, k, effort)
+            expected, order = reference.nearest(K, log_density, k)
+            assert_array_equal(near.index, order)
+            assert_allclose(near.similarity, expected, atol=1e-12)
+        assert_allclose(index.matmul(queries, values, effort), K @ values, atol=1e-10)
+        log_top, sums = index.class_sums(queries, counts, exponents, effort)
+    assert_allclose(np.exp(log_top), K.max(axis=1), atol=1e-12)
+    expected = [reference.class_sums(K, counts, e) for e in exponents]
+    assert_allclose(sums, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_ties_go_to_density_then_to_the_lowest_index(kind):
+    """Equal modes are told apart by the density, equal densities by the index."""
+    rng = np.random.default_rng(2)
+    one = modes_for(kind, rng, 1)
+    stored = one[np.zeros(5, dtype=int)]
+    mean = np.array([[3.0], [1.0], [1.0], [0.0], [-9.0]])
+    gaussians = Gaussians.from_variance(mean, np.ones((5, 1)))
+    near = INDEXES[kind](stored).nearest(one, np.array([[1.0]]), gaussians, 5, EFFORT)
+    assert_array_equal(near.index, [[1, 2, 3, 0, 4]])
+    assert_array_equal(near.similarity, np.ones((1, 5)))
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_queries_without_any_agreement(kind):
+    """fill=True ranks modes with K = 0 by density; fill=False leaves the place empty."""
+    if kind == "network":
+        stored = ActivationModes.from_bits([np.zeros((4, 3), bool)])
+        query = ActivationModes.from_bits([np.ones((1, 3), bool)])
+    else:
+        stored = ActivationModes.from_leaves(np.arange(12).reshape(4, 3))
+        query = ActivationModes.from_leaves(np.array([[99, 99, 99]]))
+    gaussians = Gaussians.from_variance(np.array([[5.0], [1.0], [0.5], [7.0]]), np.ones((4, 1)))
+    index, X = INDEXES[kind](stored), np.array([[0.0]])
+    full = index.nearest(query, X, gaussians, 2, EFFORT)
+    assert_array_equal(full.index, [[2, 1]])
+    empty = index.nearest(query, X, gaussians, 2, EFFORT, fill=False)
+    assert_array_equal(empty.index, [[-1, -1]])
+    assert_array_equal(empty.similarity, [[0.0, 0.0]])
+    log_top, sums = index.class_sums(query, np.ones((4, 2)), np.array([1.0]), EFFORT)
+    assert log_top[0] == -np.inf
+    assert_array_equal(sums, np.zeros((1, 1, 2)))
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_held_out_rows_leave_their_own_label_out(kind):
+    """Equal to removing each row in turn and building the index again."""
+    rng = np.random.default_rng(4)
+    rows = modes_for(kind, rng, 30)
+    rows = rows.append(rows[:10])  # ten polytopes with two rows
+    y, weight = rng.integers(0, 3, 40), rng.uniform(0.3, 2, 40)
+    one_hot = np.eye(3)[y] * weight[:, None]
+    distinct, owner = rows.distinct()
+    counts = np.zeros((len(distinct), 3))
+    np.add.at(counts, owner, one_hot)
+    exponents = np.array([0.5, 30.0])
+    log_top, sums = INDEXES[kind](distinct).class_sums(
+        rows, counts, exponents, EFFORT, held_out=HeldOut(y, weight)
+    )
+    for i in range(40):
+        rest = np.delete(np.arange(40), i)
+        K = reference.similarity(rows[[i]], rows[rest])
+        assert np.exp(log_top[i]) == pytest.approx(K.max(), abs=1e-12)
+        for e, exponent in enumerate(exponents):
+            expected = reference.class_sums(K, one_hot[rest], exponent)[0]
+            assert_allclose(sums[e, i], expected, rtol=1e-8, atol=1e-12)
+
+
+def test_large_exponents_do_not_underflow():
+    """K = 1/20 to the power 1000 is 0 in floating point; relative to the maximum it is not."""
+    rng = np.random.default_rng(5)
+    stored, queries = random_leaves(rng, 50, 20, 400), random_leaves(rng, 50, 20, 400)
+    _, sums = build_index(stored).class_sums(queries, np.ones((50, 1)), np.array([1e3]), EFFORT)
+    shared = reference.similarity(queries, stored).max(axis=1) > 0
+    assert shared.any()
+    assert (sums[0, shared] >= 1).all()
+
+
+def test_the_cheaper_forest_method_is_chosen():
+    rng = np.random.default_rng(6)
+    assert ForestIndex(random_leaves(rng, 500, n_leaves=2)).method == "scan"
+    assert ForestIndex(random_leaves(rng, 500, n_leaves=300)).method == "index"
+
+
+def test_leaf_ids_beyond_16_bits():
+    rng = np.random.default_rng(7)
+    leaves = rng.integers(65530, 65540, (40, 5))
+    modes = ActivationModes.from_leaves(leaves)
+    K = ForestIndex(modes, method="scan").similarity(modes, EFFORT)
+    assert_allclose(K, reference.similarity(modes, modes), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_euclidean_nearest_and_pair_similarity(kind):
+    rng = np.random.default_rng(8)
+    stored, queries = modes_for(kind, rng, 60), modes_for(kind, rng, 25)
+    gaussians, X = random_gaussians(rng, 60, 3), rng.normal(size=(25, 3))
+    distance, index = euclidean_nearest(X, gaussians, 4, EFFORT)
+    full = np.linalg.norm(X[:, None] - gaussians.mean[None], axis=2)
+    order = np.argsort(full, axis=1)[:, :4]
+    assert_array_equal(index, order)
+    assert_allclose(distance, np.take_along_axis(full, order, axis=1))
+    K = reference.similarity(queries, stored)
+    pairs = pair_similarity(queries, stored, index, EFFORT)
+    assert_allclose(pairs, np.take_along_axis(K, index, axis=1), atol=1e-12)

@@ -1,0 +1,242 @@
+"""The mixture, its far limit, the label, the floor and the pool."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import small_forest, small_network
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import check_grad
+from scipy.special import log_softmax, softmax
+from sklearn.datasets import make_classification
+from sklearn.frozen import FrozenEstimator
+
+from polycal import PAPER, GeodesicCalibrator
+from polycal._gate import balance, conformal_floor, geodesic_score, logistic_scale
+from polycal._posterior import decide, fit_pool, mixture, shift_prior, with_prior_row
+from polycal._smoothing import choose_gamma, join_sums, normalize
+
+SETTINGS = {
+    "default": {},
+    "paper": PAPER,
+    "kernel": {"posterior": "kernel"},
+    "parent": {"posterior": "parent"},
+    "gaussian gate": {"gate": "gaussian"},
+    "polytope bandwidth": {"bandwidth": "polytope"},
+    "euclidean": {"distance": "euclidean"},
+    "ece": {"scoring": "ece"},
+}
+
+
+# ---------------------------------------------------------------- far limit
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize(
+    ("parent", "distances"),
+    [(small_forest, (1e3, 1e30)), (small_network, (1e3, 1e30, 1e150))],
+    ids=["forest", "network"],
+)
+def test_far_away_is_the_prior(parent, distances, setting, blobs):
+    """Proposition 2, to 1e-12, without a warning (warnings are errors here).
+
+    The paper's bandwidth has variances from lambda to those of the widest polytope; its far
+    limit begins where the widest kernel falls below the floor that the narrowest ones set,
+    about sqrt(1 / lambda) = 1000 times further out.
+    """
+    X, y = blobs
+    if setting.get("bandwidth") == "polytope":
+        distances = (1e5, *distances[1:])
+    X, y = X[:400], y[:400]
+    model = GeodesicCalibrator(parent(), random_state=0, **setting).fit(X[:-60], y[:-60])
+    rng = np.random.default_rng(0)
+    direction = rng.normal(size=(50, 5))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    for distance in distances:
+        P = model.predict_proba(distance * direction)
+        assert_allclose(P, np.tile(model.priors_, (50, 1)), atol=1e-12)
+        assert_allclose(model.in_distribution(distance * direction), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("setting", [{}, PAPER], ids=["default", "paper"])
+def test_784_features_and_single_rows_do_not_overflow(setting):
+    rng = np.random.default_rng(0)
+    X = rng.random((200, 784)) * (rng.random((200, 784)) < 0.2)
+    y = (X[:, :50].sum(axis=1) > X[:, 50:100].sum(axis=1)).astype(int)
+    model = GeodesicCalibrator(small_forest(), random_state=0, **setting).fit(X, y)
+    assert len(model.polytopes_) == model.polytopes_.counts.sum()  # one row in each
+    P = model.predict_proba(X)
+    assert np.isfinite(P).all()
+    assert_allclose(P.sum(axis=1), 1, atol=1e-12)
+    assert np.isfinite(model.score_samples(X)).all()
+
+
+def test_no_shared_leaf_closes_the_gate():
+    """K = 0 with every polytope gives alpha = 0."""
+    score = geodesic_score(np.array([-1.0, -np.inf]), np.array([0.5, 0.0]), 2.0)
+    assert_allclose(score, [-1 + 2 * np.log(0.5), -np.inf])
+
+
+# -------------------------------------------------------------------- label
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_with_equal_priors_the_gate_never_changes_predict(setting, blobs):
+    X, y = blobs
+    rng = np.random.default_rng(1)
+    far = X * 10.0 ** rng.uniform(0, 6, (len(X), 1))
+    options = {"random_state": 0, "prior": [0.5, 0.5], **setting}
+    gated = GeodesicCalibrator(small_forest(), **options).fit(X, y)
+    open_ = GeodesicCalibrator(small_forest(), **options, floor=-1e300).fit(X, y)
+    assert gated.in_distribution(far).min() == 0
+    assert_array_equal(gated.predict(far), open_.predict(far))
+
+
+def test_decide_uses_the_posterior_below_rounding():
+    log_pi = np.log([[0.2, 0.8], [0.7, 0.3]])
+    P = mixture(np.array([1e-300, 0.0]), log_pi, np.array([0.5, 0.5]))
+    assert_array_equal(P, [[0.5, 0.5], [0.5, 0.5]])
+    assert_array_equal(decide(P, log_pi), [1, 0])
+
+
+def test_mixture_is_the_prior_where_alpha_is_zero_even_without_a_posterior():
+    P = mixture(np.array([0.0]), np.array([[np.nan, np.nan]]), np.array([0.3, 0.7]))
+    assert_array_equal(P, [[0.3, 0.7]])
+
+
+# -------------------------------------------------------------------- floor
+
+
+def test_floor_is_the_conformal_rank():
+    scores = np.arange(1.0, 200.0)  # 199 scores: rank floor(0.05 * 200) = 10
+    weight = np.ones(199)
+    assert conformal_floor(scores, weight, 0.05) == 10.0
+    assert conformal_floor(scores[::-1], weight, 0.05) == 10.0
+    assert conformal_floor(np.arange(1.0, 100.0), np.ones(99), 0.01) == 1.0
+
+
+def test_too_few_rows_put_the_floor_below_all_scores():
+    scores = np.arange(10.0)
+    floor = conformal_floor(scores, np.ones(10), 0.01)
+    expected = -logistic_scale(scores) * np.log(1 / (11 * 0.01))
+    assert floor == pytest.approx(expected)
+    assert floor < 0
+
+
+def test_floor_counts_weights_as_rows():
+    scores = np.arange(50.0)
+    weight = np.random.default_rng(0).integers(1, 5, 50).astype(float)
+    by_weight = conformal_floor(scores, weight, 0.2)
+    rank = np.cumsum(weight) / (weight.sum() + weight.mean())
+    assert by_weight == scores[rank <= 0.2][-1]
+
+
+def test_floor_is_never_minus_infinity():
+    scores = np.r_[np.full(20, -np.inf), np.arange(80.0)]
+    assert conformal_floor(scores, np.ones(100), 0.1) == 0.0
+
+
+@pytest.mark.parametrize("setting", [{}, PAPER], ids=["default", "paper"])
+def test_false_alarms_stay_below_their_level(setting):
+    """200 random splits of exchangeable rows: mean share of gated new rows <= false_alarm."""
+    X, y = make_classification(
+        900, n_features=4, n_informative=3, n_redundant=0, class_sep=1.0, random_state=0
+    )
+    level, n_splits = 0.05, 200
+    rng = np.random.default_rng(0)
+    forest = FrozenEstimator(small_forest(n_estimators=15).fit(X[:300], y[:300]))
+    shares = []
+    for _ in range(n_splits):
+        order = 300 + rng.permutation(600)
+        held, new = order[:150], order[150:]
+        model = GeodesicCalibrator(forest, false_alarm=level, gamma=0.3, **setting)
+        model.fit(X[:300], y[:300], X_cal=X[held], y_cal=y[held])
+        shares.append((model.score_samples(X[new]) < model.log_floor_).mean())
+    error = np.std(shares) / np.sqrt(n_splits)
+    assert np.mean(shares) <= level + 3 * error
+    assert np.mean(shares) > level / 3  # the floor is not simply far below everything
+
+
+def test_scale_and_balance():
+    rng = np.random.default_rng(0)
+    scores = rng.logistic(scale=3.0, size=200_000)
+    assert logistic_scale(scores) == pytest.approx(3.0, rel=0.02)
+    kernel, similarity = -rng.exponential(6.0, 5000), np.exp(-rng.exponential(0.5, 5000))
+    assert balance(kernel, similarity) == pytest.approx(12.0, rel=0.1)
+    assert balance(kernel, np.ones(5000)) == 1.0
+
+
+# --------------------------------------------------------------- pool, gamma
+
+
+def test_pool_recovers_the_weights_that_made_the_labels():
+    rng = np.random.default_rng(0)
+    sources = log_softmax(rng.normal(size=(2, 40_000, 3)) * 1.5, axis=2)
+    offset = np.array([0.3, 0.0, -0.3])
+    P = softmax(0.8 * sources[0] + 0.4 * sources[1] + offset, axis=1)
+    y = (rng.random((40_000, 1)) > P.cumsum(axis=1)).sum(axis=1)
+    pool, loss = fit_pool(sources, y, np.ones(40_000), np.ones(3) / 3)
+    assert_allclose(pool.weights, [0.8, 0.4], atol=0.03)
+    assert_allclose(pool.offset - pool.offset.mean(), offset, atol=0.03)
+    assert loss == pytest.approx(-np.log(P[np.arange(40_000), y]).mean(), abs=0.01)
+
+
+def test_pool_stays_finite_on_separable_rows():
+    """Perfect sources would drive the weights to infinity without the prior's row."""
+    y = np.arange(100) % 2
+    P = np.where(np.eye(2)[y] == 1, 0.99, 0.01)
+    pool, _ = fit_pool(np.log([P, P]), y, np.ones(100), np.array([0.5, 0.5]))
+    assert pool.weights.sum() < 3
+    assert np.exp(pool(np.log([P, P]))).max() < 1 - 1e-4
+
+
+def test_pool_gradient(monkeypatch):
+    """The slope that fit_pool hands to the optimiser is the slope of its loss."""
+    caught = {}
+
+    def spy(loss, start, **kwargs):
+        caught["loss"] = loss
+        raise StopIteration
+
+    monkeypatch.setattr("polycal._posterior.minimize", spy)
+    rng = np.random.default_rng(0)
+    sources = log_softmax(rng.normal(size=(2, 30, 4)), axis=2)
+    with pytest.raises(StopIteration):
+        fit_pool(sources, rng.integers(0, 4, 30), rng.uniform(1, 2, 30), np.ones(4) / 4)
+    loss = caught["loss"]
+    theta = rng.uniform(0.1, 1, 6)
+    assert check_grad(lambda t: loss(t)[0], lambda t: loss(t)[1], theta) < 1e-6
+
+
+def test_prior_row_and_prior_shift():
+    P = np.array([[1.0, 0.0]])
+    assert_allclose(np.exp(with_prior_row(P, np.array([0.5, 0.5]), 9)), [[0.95, 0.05]])
+    moved = shift_prior(np.log([[0.5, 0.5]]), np.array([0.5, 0.5]), np.array([0.9, 0.1]))
+    assert_allclose(np.exp(moved), [[0.9, 0.1]])
+
+
+@pytest.mark.parametrize("target", [1e-3, 0.02, 0.3, 15.0, 900.0])
+def test_gamma_grid_widens_to_the_optimum(target):
+    asked = []
+
+    def loss(gammas):
+        asked.extend(gammas)
+        return np.log(gammas / target) ** 2
+
+    gamma = choose_gamma(loss)
+    assert abs(np.log2(gamma / target)) <= 0.51  # the nearest point of a grid of factor 2
+    assert len(asked) == len(set(asked))
+
+
+def test_join_sums_equals_one_index_over_both():
+    rng = np.random.default_rng(0)
+    K, counts = rng.random((5, 12)), rng.random((12, 3))
+    exponent = np.array([0.5, 7.0])
+
+    def part(columns):
+        top = K[:, columns].max(axis=1)
+        sums = [(K[:, columns] / top[:, None]) ** e @ counts[columns] for e in exponent]
+        return np.log(top), np.stack(sums)
+
+    both = join_sums([part(slice(0, 4)), part(slice(4, 12))], exponent)
+    assert_allclose(normalize(both, np.ones(3)), normalize(part(slice(0, 12))[1], np.ones(3)))
