@@ -95,8 +95,8 @@ def test_fitted_attributes(iris):
     assert_allclose(model.priors_, 1 / 3)
     assert model.gamma_ > 0
     assert np.isfinite(model.log_floor_)
-    assert model.pool_weights_.shape == (2,)
-    assert (model.pool_weights_ >= 0).all()
+    assert model.pool_weights_.shape == (2, 3)
+    assert (model.pool_weights_[:, :2] >= 0).all()
     assert model.n_features_in_ == 4
     assert not hasattr(model, "feature_names_in_")
 

@@ -19,6 +19,7 @@ from polycal.kernels import (
     ForestIndex,
     HeldOut,
     NetworkIndex,
+    Search,
     build_index,
     euclidean_nearest,
     pair_similarity,
@@ -146,13 +147,21 @@ def test_fast_paths_equal_the_reference(kind, memory, n_jobs):
     with config_context(working_memory=memory):
         assert_allclose(index.similarity(queries, effort), K, atol=1e-12)
         for k in (1, 10, 150):
-            near = index.nearest(queries, X, gaussians, k, effort)
+            near = index.nearest(queries, X, Search(gaussians, k), effort)
             expected, order = reference.nearest(K, log_density, k)
             assert_array_equal(near.index, order)
             assert_allclose(near.similarity, expected, atol=1e-12)
         assert_allclose(index.matmul(queries, values, effort), K @ values, atol=1e-10)
-        log_top, sums = index.class_sums(queries, counts, exponents, effort)
-    assert_allclose(np.exp(log_top), K.max(axis=1), atol=1e-12)
+        sums = index.class_sums(queries, counts, exponents, effort)
+        # The first 90 modes are polytopes, the rest only carry labels; both in one look.
+        first = Gaussians(*(part[:90] for part in vars(gaussians).values()))
+        both = index.nearest(
+            queries, X, Search(first, 10), effort, counts=counts, exponents=exponents
+        )
+    similarity, order = reference.nearest(K[:, :90], log_density[:, :90], 10)
+    assert_array_equal(both.index, order)
+    assert_allclose(both.similarity, similarity, atol=1e-12)
+    assert_array_equal(both.sums, sums)
     expected = [reference.class_sums(K, counts, e) for e in exponents]
     assert_allclose(sums, expected, rtol=1e-9)
 
@@ -165,7 +174,7 @@ def test_ties_go_to_density_then_to_the_lowest_index(kind):
     stored = one[np.zeros(5, dtype=int)]
     mean = np.array([[3.0], [1.0], [1.0], [0.0], [-9.0]])
     gaussians = Gaussians.from_variance(mean, np.ones((5, 1)))
-    near = INDEXES[kind](stored).nearest(one, np.array([[1.0]]), gaussians, 5, EFFORT)
+    near = INDEXES[kind](stored).nearest(one, np.array([[1.0]]), Search(gaussians, 5), EFFORT)
     assert_array_equal(near.index, [[1, 2, 3, 0, 4]])
     assert_array_equal(near.similarity, np.ones((1, 5)))
 
@@ -181,13 +190,12 @@ def test_queries_without_any_agreement(kind):
         query = ActivationModes.from_leaves(np.array([[99, 99, 99]]))
     gaussians = Gaussians.from_variance(np.array([[5.0], [1.0], [0.5], [7.0]]), np.ones((4, 1)))
     index, X = INDEXES[kind](stored), np.array([[0.0]])
-    full = index.nearest(query, X, gaussians, 2, EFFORT)
+    full = index.nearest(query, X, Search(gaussians, 2), EFFORT)
     assert_array_equal(full.index, [[2, 1]])
-    empty = index.nearest(query, X, gaussians, 2, EFFORT, fill=False)
+    empty = index.nearest(query, X, Search(gaussians, 2, fill=False), EFFORT)
     assert_array_equal(empty.index, [[-1, -1]])
     assert_array_equal(empty.similarity, [[0.0, 0.0]])
-    log_top, sums = index.class_sums(query, np.ones((4, 2)), np.array([1.0]), EFFORT)
-    assert log_top[0] == -np.inf
+    sums = index.class_sums(query, np.ones((4, 2)), np.array([1.0]), EFFORT)
     assert_array_equal(sums, np.zeros((1, 1, 2)))
 
 
@@ -203,15 +211,22 @@ def test_held_out_rows_leave_their_own_label_out(kind):
     counts = np.zeros((len(distinct), 3))
     np.add.at(counts, owner, one_hot)
     exponents = np.array([0.5, 30.0])
-    log_top, sums = INDEXES[kind](distinct).class_sums(
-        rows, counts, exponents, EFFORT, held_out=HeldOut(y, weight)
+    # Stored behind other modes, as the calibration rows are.
+    other = modes_for(kind, rng, 5)
+    other_counts = rng.uniform(0.1, 1, (5, 3))
+    sums = INDEXES[kind](other.append(distinct)).class_sums(
+        rows,
+        np.concatenate([other_counts, counts]),
+        exponents,
+        EFFORT,
+        held_out=HeldOut(y, weight, first=5),
     )
     for i in range(40):
         rest = np.delete(np.arange(40), i)
-        K = reference.similarity(rows[[i]], rows[rest])
-        assert np.exp(log_top[i]) == pytest.approx(K.max(), abs=1e-12)
+        K = reference.similarity(rows[[i]], other.append(rows[rest]))
         for e, exponent in enumerate(exponents):
-            expected = reference.class_sums(K, one_hot[rest], exponent)[0]
+            left = np.concatenate([other_counts, one_hot[rest]])
+            expected = reference.class_sums(K, left, exponent)[0]
             assert_allclose(sums[e, i], expected, rtol=1e-8, atol=1e-12)
 
 
@@ -219,7 +234,7 @@ def test_large_exponents_do_not_underflow():
     """K = 1/20 to the power 1000 is 0 in floating point; relative to the maximum it is not."""
     rng = np.random.default_rng(5)
     stored, queries = random_leaves(rng, 50, 20, 400), random_leaves(rng, 50, 20, 400)
-    _, sums = build_index(stored).class_sums(queries, np.ones((50, 1)), np.array([1e3]), EFFORT)
+    sums = build_index(stored).class_sums(queries, np.ones((50, 1)), np.array([1e3]), EFFORT)
     shared = reference.similarity(queries, stored).max(axis=1) > 0
     assert shared.any()
     assert (sums[0, shared] >= 1).all()

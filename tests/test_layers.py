@@ -23,6 +23,7 @@ LAYERS = {
     "_gate": 2,
     "_smoothing": 2,
     "_posterior": 2,
+    "_confidence": 2,
     "estimators": 3,
     "__init__": 4,
 }

@@ -7,14 +7,15 @@ import pytest
 from conftest import small_forest, small_network
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import check_grad
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator
+from polycal._confidence import fit_confidence, with_confidence
 from polycal._gate import balance, conformal_floor, geodesic_score, logistic_scale
-from polycal._posterior import decide, fit_pool, mixture, shift_prior, with_prior_row
-from polycal._smoothing import choose_gamma, join_sums, normalize
+from polycal._posterior import decide, fit_pool, mixture, shift_prior, views_of
+from polycal._smoothing import choose_gamma, normalize
 
 SETTINGS = {
     "default": {},
@@ -169,25 +170,28 @@ def test_scale_and_balance():
 # --------------------------------------------------------------- pool, gamma
 
 
-def test_pool_recovers_the_weights_that_made_the_labels():
+def test_pool_recovers_the_posterior_that_made_the_labels():
+    """Two sources with known weights of log p and a class offset."""
     rng = np.random.default_rng(0)
-    sources = log_softmax(rng.normal(size=(2, 40_000, 3)) * 1.5, axis=2)
+    n = 40_000
+    sources = softmax(rng.normal(size=(2, n, 3)) * 1.5, axis=2)
     offset = np.array([0.3, 0.0, -0.3])
-    P = softmax(0.8 * sources[0] + 0.4 * sources[1] + offset, axis=1)
-    y = (rng.random((40_000, 1)) > P.cumsum(axis=1)).sum(axis=1)
-    pool, loss = fit_pool(sources, y, np.ones(40_000), np.ones(3) / 3)
-    assert_allclose(pool.weights, [0.8, 0.4], atol=0.03)
-    assert_allclose(pool.offset - pool.offset.mean(), offset, atol=0.03)
-    assert loss == pytest.approx(-np.log(P[np.arange(40_000), y]).mean(), abs=0.01)
+    P = softmax(0.8 * np.log(sources[0]) + 0.4 * np.log(sources[1]) + offset, axis=1)
+    y = (rng.random((n, 1)) > P.cumsum(axis=1)).sum(axis=1)
+    views = np.stack([views_of(p, np.ones(3) / 3, 10**9) for p in sources])
+    pool, loss = fit_pool(views, y, np.ones(n), np.ones(3) / 3)
+    assert loss == pytest.approx(-np.log(P[np.arange(n), y]).mean(), abs=0.01)
+    assert np.abs(np.exp(pool(views)) - P).mean() < 0.01
 
 
 def test_pool_stays_finite_on_separable_rows():
     """Perfect sources would drive the weights to infinity without the prior's row."""
     y = np.arange(100) % 2
     P = np.where(np.eye(2)[y] == 1, 0.99, 0.01)
-    pool, _ = fit_pool(np.log([P, P]), y, np.ones(100), np.array([0.5, 0.5]))
-    assert pool.weights.sum() < 3
-    assert np.exp(pool(np.log([P, P]))).max() < 1 - 1e-4
+    views = np.stack([views_of(P, np.array([0.5, 0.5]), 100)] * 2)
+    pool, _ = fit_pool(views, y, np.ones(100), np.array([0.5, 0.5]))
+    assert np.abs(pool.weights).sum() < 5
+    assert np.exp(pool(views)).max() < 1 - 1e-4
 
 
 def test_pool_gradient(monkeypatch):
@@ -200,19 +204,50 @@ def test_pool_gradient(monkeypatch):
 
     monkeypatch.setattr("polycal._posterior.minimize", spy)
     rng = np.random.default_rng(0)
-    sources = log_softmax(rng.normal(size=(2, 30, 4)), axis=2)
+    prior = np.ones(4) / 4
+    P = softmax(rng.normal(size=(2, 30, 4)), axis=2)
+    views = np.stack([views_of(p, prior, 30) for p in P])
     with pytest.raises(StopIteration):
-        fit_pool(sources, rng.integers(0, 4, 30), rng.uniform(1, 2, 30), np.ones(4) / 4)
-    loss = caught["loss"]
-    theta = rng.uniform(0.1, 1, 6)
-    assert check_grad(lambda t: loss(t)[0], lambda t: loss(t)[1], theta) < 1e-6
+        fit_pool(views, rng.integers(0, 4, 30), rng.uniform(1, 2, 30), prior)
+    theta = rng.uniform(0.1, 1, 10)
+    assert check_grad(lambda t: caught["loss"](t)[0], lambda t: caught["loss"](t)[1], theta) < 1e-6
 
 
-def test_prior_row_and_prior_shift():
-    P = np.array([[1.0, 0.0]])
-    assert_allclose(np.exp(with_prior_row(P, np.array([0.5, 0.5]), 9)), [[0.95, 0.05]])
+def test_views_add_one_row_of_the_prior():
+    log_p, minus_log_rest, p = views_of(np.array([[1.0, 0.0]]), np.array([0.5, 0.5]), 9)
+    assert_allclose(p, [[0.95, 0.05]])
+    assert_allclose(log_p, np.log(p))
+    assert_allclose(minus_log_rest, -np.log(1 - p))
+
+
+def test_prior_shift_is_bayes_rule():
     moved = shift_prior(np.log([[0.5, 0.5]]), np.array([0.5, 0.5]), np.array([0.9, 0.1]))
     assert_allclose(np.exp(moved), [[0.9, 0.1]])
+
+
+def test_confidence_map_goes_half_way_to_isotonic_regression():
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet([1, 1, 1], 3000)
+    # Right half as often as the confidence says.
+    right = rng.random(3000) < P.max(axis=1) / 2
+    y = np.where(right, P.argmax(axis=1), P.argmin(axis=1))
+    moved = np.exp(fit_confidence(np.log(P), y, np.ones(3000))(np.log(P)))
+    assert_allclose(moved.sum(axis=1), 1)
+    assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
+    # Where many rows support the regression, and 3/4 of the confidence is above 1/3.
+    inner = (P.max(axis=1) > 0.6) & (P.max(axis=1) < 0.95)
+    assert_allclose(moved.max(axis=1)[inner], 0.75 * P.max(axis=1)[inner], atol=0.06)
+
+
+def test_with_confidence_reaches_its_target_and_keeps_the_order():
+    rng = np.random.default_rng(1)
+    P = rng.dirichlet(np.ones(5), 200)
+    target = rng.uniform(0.25, 0.999, 200)
+    moved = np.exp(with_confidence(np.log(P), target))
+    assert_allclose(moved.max(axis=1), target, atol=1e-9)
+    assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
+    tied = with_confidence(np.log([[0.4, 0.4, 0.2]]), np.array([0.2]))
+    assert_allclose(np.exp(tied), [[1 / 3] * 3], atol=1e-5)
 
 
 @pytest.mark.parametrize("target", [1e-3, 0.02, 0.3, 15.0, 900.0])
@@ -228,15 +263,6 @@ def test_gamma_grid_widens_to_the_optimum(target):
     assert len(asked) == len(set(asked))
 
 
-def test_join_sums_equals_one_index_over_both():
-    rng = np.random.default_rng(0)
-    K, counts = rng.random((5, 12)), rng.random((12, 3))
-    exponent = np.array([0.5, 7.0])
-
-    def part(columns):
-        top = K[:, columns].max(axis=1)
-        sums = [(K[:, columns] / top[:, None]) ** e @ counts[columns] for e in exponent]
-        return np.log(top), np.stack(sums)
-
-    both = join_sums([part(slice(0, 4)), part(slice(4, 12))], exponent)
-    assert_allclose(normalize(both, np.ones(3)), normalize(part(slice(0, 12))[1], np.ones(3)))
+def test_normalize_gives_the_prior_where_there_is_no_mass():
+    prior = np.array([0.3, 0.7])
+    assert_allclose(normalize(np.array([[2.0, 6.0], [0.0, 0.0]]), prior), [[0.25, 0.75], prior])

@@ -29,10 +29,12 @@ def geodesic_variance(
     size = polytopes.size
     # Centred, so that the difference of squares below does not cancel.
     mean = polytopes.mean - np.average(polytopes.mean, axis=0, weights=size)
-    moments = np.empty((len(polytopes), 1 + 2 * n_features))
-    moments[:, 0] = size
-    moments[:, 1 : 1 + n_features] = size[:, None] * mean
-    moments[:, 1 + n_features :] = size[:, None] * (polytopes.variance + mean**2)
+    # Modes that the index stores beside the polytopes (calibration rows) count nothing here.
+    moments = np.zeros((len(index.modes), 1 + 2 * n_features))
+    rows = moments[: len(polytopes)]
+    rows[:, 0] = size
+    rows[:, 1 : 1 + n_features] = size[:, None] * mean
+    rows[:, 1 + n_features :] = size[:, None] * (polytopes.variance + mean**2)
     sums = index.matmul(polytopes.modes, moments, effort)
     sums[:, 1:] /= sums[:, :1]
     first, second = sums[:, 1 : 1 + n_features], sums[:, 1 + n_features :]

@@ -9,25 +9,33 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from ._smoothing import PolytopeRatios, QueryRatios, choose_gamma
+from ._confidence import ConfidenceMap, fit_confidence
+from ._smoothing import PolytopeRatios, QueryRatios, choose_gamma, exponents
 from ._types import ActivationModes, Near
 from .kernels import Effort, HeldOut
 from .metrics import expected_calibration_error
 
-# Precision of the Gaussian prior on the class offsets of the pool: one unit of log odds.
-OFFSET_PRECISION = 1.0
+# Each source enters the pool in these views; the first two may not have negative weights.
+VIEWS = ("log p", "-log(1 - p)", "p")
+# Precision of the Gaussian prior on the pool's free terms: one unit of log odds.
+FREE_PRECISION = 1.0
 
 
 @dataclass(frozen=True)
 class Pool:
-    """log pi = sum_m weights[m] log pi_m + offset, up to a constant."""
+    """log pi = sum over sources and views of weight times view, plus offset, up to a constant.
 
-    weights: NDArray  # (n_sources,), not negative
+    With log p alone this is the log-linear pool; -log(1 - p) and p let each source's own
+    calibration curve bend at both ends (as beta calibration does) and in the middle.
+    """
+
+    weights: NDArray  # (n_sources, n_views)
     offset: NDArray  # (n_classes,)
+    confidence: ConfidenceMap
 
-    def __call__(self, log_sources: NDArray) -> NDArray:
-        """Log probabilities from sources of shape (n_sources, n_samples, n_classes)."""
-        return log_softmax(np.tensordot(self.weights, log_sources, axes=1) + self.offset, axis=1)
+    def __call__(self, views: NDArray) -> NDArray:
+        """Log probabilities from views of shape (n_sources, n_views, n_samples, n_classes)."""
+        return self.confidence(_combine(self.weights, self.offset, views))
 
 
 @dataclass(frozen=True)
@@ -45,17 +53,36 @@ class Posterior:
         self, modes: ActivationModes, parent_proba: NDArray, near: Near, effort: Effort
     ) -> NDArray:
         """log pi under ``prior``, shape (n_queries, n_classes)."""
-        sources = []
-        if self.pool is not None:
-            sources.append(with_prior_row(parent_proba, self.train_prior, self.n_rows))
+        sources = [] if self.pool is None else [parent_proba]
         if self.kernel is not None:
-            proba = self.kernel.proba(modes, near, np.array([self.gamma]), effort)[0]
-            if self.pool is None:
-                with np.errstate(divide="ignore"):
-                    return shift_prior(np.log(proba), self.train_prior, self.prior)
-            sources.append(with_prior_row(proba, self.train_prior, self.n_rows))
-        assert self.pool is not None
-        return shift_prior(self.pool(np.stack(sources)), self.train_prior, self.prior)
+            sources += [self.kernel.proba(modes, near, np.array([self.gamma]), effort)[0]]
+        if self.pool is None:
+            with np.errstate(divide="ignore"):
+                log_pi = np.log(sources[0])
+        else:
+            log_pi = self.pool(np.stack([self._views(proba) for proba in sources]))
+        return shift_prior(log_pi, self.train_prior, self.prior)
+
+    @property
+    def wanted(self) -> dict[str, NDArray]:
+        """What ``KernelIndex.nearest`` should bring along for ``log_proba``."""
+        if not isinstance(self.kernel, QueryRatios):
+            return {}
+        exponent = exponents(np.array([self.gamma]), self.kernel.n_samples)
+        return {"counts": self.kernel.evidence.counts, "exponents": exponent}
+
+    @property
+    def pool_weights(self) -> NDArray:
+        """Weights of parent and kernel in each view, shape (2, n_views)."""
+        weights = np.zeros((2, len(VIEWS)))
+        if self.pool is None:
+            weights[1, 0] = 1.0
+        else:
+            weights[: len(self.pool.weights)] = self.pool.weights
+        return weights
+
+    def _views(self, proba: NDArray) -> NDArray:
+        return views_of(proba, self.train_prior, self.n_rows)
 
 
 @dataclass(frozen=True)
@@ -67,6 +94,7 @@ class CalibrationRows:
     parent_proba: NDArray
     y: NDArray
     weight: NDArray
+    first_stored: int  # where the index stores these rows' own modes, if it does
 
 
 def fit_posterior(
@@ -83,18 +111,19 @@ def fit_posterior(
 ) -> Posterior:
     """Choose gamma (unless given) and the pool by their loss on the calibration rows."""
     y, weight = rows.y, rows.weight
-    parent = with_prior_row(rows.parent_proba, train_prior, n_rows)
+    parent = views_of(rows.parent_proba, train_prior, n_rows)
     if kernel is None:
         pool, _ = fit_pool(parent[None], y, weight, train_prior)
         return Posterior(None, None, pool, train_prior, prior, n_rows)
-    held_out = HeldOut(y, weight)
+    held_out = HeldOut(y, weight, rows.first_stored)
 
     def judge(proba: NDArray) -> tuple[Pool | None, float]:
         """The pool for one gamma's kernel posterior, and the loss to choose gamma by."""
-        pool, log_pi = None, with_prior_row(proba, train_prior, n_rows)
+        views = views_of(proba, train_prior, n_rows)
+        pool, log_pi = None, views[0]
         loss = -np.average(log_pi[np.arange(len(y)), y], weights=weight)
         if pooled:
-            sources = np.stack([parent, log_pi])
+            sources = np.stack([parent, views])
             pool, loss = fit_pool(sources, y, weight, train_prior)
             log_pi = pool(sources)
         if scoring == "ece":
@@ -112,41 +141,50 @@ def fit_posterior(
     return Posterior(fitted, gamma, judge(proba)[0], train_prior, prior, n_rows)
 
 
-def fit_pool(
-    log_sources: NDArray, y: NDArray, weight: NDArray, prior: NDArray
-) -> tuple[Pool, float]:
+def views_of(proba: NDArray, prior: NDArray, n_rows: int) -> NDArray:
+    """log p, -log(1 - p) and p, shape (n_views, n_samples, n_classes).
+
+    p has one more row, spread by the prior, among the n that it was estimated from: n rows
+    can neither exclude a class nor prove it, and every log stays finite.
+    """
+    share = 1.0 / (n_rows + 1.0)
+    p = (1.0 - share) * proba + share * prior
+    return np.stack([np.log(p), -np.log1p(-p), p])
+
+
+def fit_pool(views: NDArray, y: NDArray, weight: NDArray, prior: NDArray) -> tuple[Pool, float]:
     """Weights and offsets of lowest log-loss on the calibration rows, and that loss.
 
     Each label counts as n / (n + 1) of a row plus 1 / (n + 1) spread by the prior (Platt's
     correction), so that separable calibration rows do not drive the weights to infinity.
     """
-    n_sources, n_samples, n_classes = log_sources.shape
+    n_sources, n_views, n_samples, n_classes = views.shape
+    n_weights = n_sources * n_views
+    flat = views.reshape(n_weights, n_samples, n_classes)
     target = np.tile(prior / (n_samples + 1.0), (n_samples, 1))
     target[np.arange(n_samples), y] += n_samples / (n_samples + 1.0)
     row_weight = (weight / weight.sum())[:, None]
+    free = np.tile([view == "p" for view in VIEWS], n_sources)
+    precision = FREE_PRECISION / n_samples * np.append(free, np.ones(n_classes))
 
     def loss(theta: NDArray) -> tuple[float, NDArray]:
-        a, offset = theta[:n_sources], theta[n_sources:]
-        log_p = log_softmax(np.tensordot(a, log_sources, axes=1) + offset, axis=1)
+        log_p = _combine(theta[:n_weights], theta[n_weights:], flat)
         residual = row_weight * (np.exp(log_p) - target)
-        value = -(row_weight * target * log_p).sum()
-        value += 0.5 * OFFSET_PRECISION / n_samples * (offset**2).sum()
-        slope = residual.sum(axis=0) + OFFSET_PRECISION / n_samples * offset
-        return value, np.concatenate([np.tensordot(log_sources, residual, axes=2), slope])
+        value = -(row_weight * target * log_p).sum() + 0.5 * (precision * theta**2).sum()
+        slope = np.append(np.tensordot(flat, residual, axes=2), residual.sum(axis=0))
+        return value, slope + precision * theta
 
-    start = np.concatenate([np.full(n_sources, 1.0 / n_sources), np.zeros(n_classes)])
-    bounds = [(0.0, None)] * n_sources + [(None, None)] * n_classes
+    start = np.zeros(n_weights + n_classes)
+    start[:n_weights:n_views] = 1.0 / n_sources
+    bounds = [(None, None) if f else (0.0, None) for f in free] + [(None, None)] * n_classes
     result = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
-    return Pool(result.x[:n_sources], result.x[n_sources:]), float(result.fun)
+    weights, offset = result.x[:n_weights].reshape(n_sources, n_views), result.x[n_weights:]
+    confidence = fit_confidence(_combine(weights, offset, views), y, weight)
+    return Pool(weights, offset, confidence), float(result.fun)
 
 
-def with_prior_row(proba: NDArray, prior: NDArray, n_rows: int) -> NDArray:
-    """log of the probabilities after one more row, spread by the prior, among n.
-
-    An estimate from n rows cannot exclude a class; this keeps every log finite.
-    """
-    share = 1.0 / (n_rows + 1.0)
-    return np.log((1.0 - share) * proba + share * prior)
+def _combine(weights: NDArray, offset: NDArray, views: NDArray) -> NDArray:
+    return log_softmax(np.tensordot(weights, views, axes=weights.ndim) + offset, axis=1)
 
 
 def shift_prior(log_posterior: NDArray, from_prior: NDArray, to_prior: NDArray) -> NDArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,12 +31,11 @@ class Evidence:
 class QueryRatios:
     """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: the query's own weights.
 
-    Labels of the calibration rows count too; while calibrating, each row leaves its own
-    label out.
+    The evidence holds the labels of the calibration rows too; while calibrating, each row
+    leaves its own label out.
     """
 
-    train: Evidence
-    held: Evidence
+    evidence: Evidence
     prior: NDArray
     n_samples: int
 
@@ -48,14 +47,13 @@ class QueryRatios:
         effort: Effort,
         held_out: HeldOut | None = None,
     ) -> NDArray:
-        """Shape (n_gammas, n_queries, n_classes)."""
-        exponent = exponents(gammas, self.n_samples)
-        train, held = self.train, self.held
-        parts = [
-            train.index.class_sums(modes, train.counts, exponent, effort),
-            held.index.class_sums(modes, held.counts, exponent, effort, held_out=held_out),
-        ]
-        return normalize(join_sums(parts, exponent), self.prior)
+        """Shape (n_gammas, n_queries, n_classes); ``near.sums`` is used when it is there."""
+        sums = near.sums
+        if sums is None:
+            index, counts = self.evidence.index, self.evidence.counts
+            exponent = exponents(gammas, self.n_samples)
+            sums = index.class_sums(modes, counts, exponent, effort, held_out=held_out)
+        return normalize(sums, self.prior)
 
     def at(self, gamma: float, effort: Effort) -> QueryRatios:
         return self
@@ -68,7 +66,7 @@ class PolytopeRatios:
     R_ry = sum_s w_rs n_sy / sum_r sum_s w_rs n_sy, from the rows of the fit alone.
     """
 
-    train: Evidence
+    evidence: Evidence
     prior: NDArray
     n_samples: int
     ratios: NDArray | None = None  # (n_polytopes, n_classes) at the chosen gamma
@@ -87,7 +85,7 @@ class PolytopeRatios:
             return normalize(self.prior * self.ratios[None, nearest], self.prior)
         # As many gammas in one pass as their ratios fit into memory.
         budget = get_config()["working_memory"] * 2**20
-        together = max(1, int(budget / self.train.counts.nbytes))
+        together = max(1, int(budget / self.evidence.counts.nbytes))
         parts = [
             self._all_ratios(gammas[start : start + together], effort)[:, nearest]
             for start in range(0, len(gammas), together)
@@ -99,30 +97,15 @@ class PolytopeRatios:
         return replace(self, ratios=self._all_ratios(np.array([gamma]), effort)[0])
 
     def _all_ratios(self, gammas: NDArray, effort: Effort) -> NDArray:
-        index, counts = self.train.index, self.train.counts
+        index, counts = self.evidence.index, self.evidence.counts
         exponent = exponents(gammas, self.n_samples)
-        _, sums = index.class_sums(index.modes, counts, exponent, effort)
+        sums = index.class_sums(index.modes, counts, exponent, effort)
         return sums / sums.sum(axis=1, keepdims=True)
 
 
 def exponents(gammas: NDArray, n_samples: int) -> NDArray:
     """gamma log n, the exponent of K."""
     return np.asarray(gammas, dtype=float) * np.log(n_samples)
-
-
-def join_sums(parts: Sequence[tuple[NDArray, NDArray]], exponent: NDArray) -> NDArray:
-    """Class sums over several indexes, brought to their common highest K.
-
-    Each part is (highest log K, sums relative to it), as ``KernelIndex.class_sums``
-    returns them; the result has shape (n_exponents, n_queries, n_classes).
-    """
-    tops = np.stack([log_top for log_top, _ in parts])
-    highest = tops.max(axis=0)
-    shift = tops - np.where(np.isfinite(highest), highest, 0.0)
-    joined = np.zeros_like(parts[0][1])
-    for log_ratio, (_, sums) in zip(shift, parts, strict=True):
-        joined += np.exp(exponent[:, None] * log_ratio)[..., None] * sums
-    return joined
 
 
 def normalize(sums: NDArray, prior: NDArray) -> NDArray:

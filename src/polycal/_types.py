@@ -99,6 +99,7 @@ class Near:
 
     similarity: NDArray  # (n_queries, k)
     index: NDArray  # (n_queries, k)
+    sums: NDArray | None = None  # class sums, when the same look brought them
 
 
 def _steps(n_bits: int) -> int:

@@ -21,7 +21,7 @@ from .._polytopes import Polytopes
 from .._posterior import CalibrationRows, decide, fit_posterior, mixture
 from .._smoothing import Evidence, PolytopeRatios, QueryRatios
 from .._types import ActivationModes, Near
-from ..kernels import Effort, build_index, euclidean_nearest, pair_similarity
+from ..kernels import Effort, Search, build_index, euclidean_nearest, pair_similarity
 from ..parents import find_family
 from ._rows import Rows, split_rows
 
@@ -102,16 +102,17 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.priors_ = train_prior if given is None else given
 
         # X -> modes -> polytopes, and a Gaussian for each
+        modes, parent_proba = self._parent.read(held.raw)
         self.polytopes_ = self._polytopes(self._parent.read(rows.raw)[0], rows)
-        self._index = build_index(self.polytopes_.modes)
+        kernel = self._make_kernel(train_prior, self._polytopes(modes, held))
+        self._index = kernel.evidence.index
         self._gaussians = Gaussians.from_variance(self.polytopes_.mean, self._variance())
 
         # calibration rows -> nearest -> posterior and gate
-        modes, parent_proba = self._parent.read(held.raw)
         near = self._find_nearest(modes, held.X)
         self._posterior = fit_posterior(
-            self._kernel(train_prior, self._polytopes(modes, held)),
-            CalibrationRows(modes, near, parent_proba, held.y, held.weight),
+            None if self.posterior == "parent" else kernel,
+            CalibrationRows(modes, near, parent_proba, held.y, held.weight, len(self.polytopes_)),
             pooled=self.posterior == "pooled",
             gamma=None if isinstance(self.gamma, str) else float(self.gamma),
             scoring=self.scoring,
@@ -124,10 +125,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         self.gamma_ = self._posterior.gamma
         self.log_floor_ = self._gate.log_floor
-        pool = self._posterior.pool
-        self.pool_weights_ = np.array([0.0, 1.0]) if pool is None else pool.weights
-        if self.posterior == "parent":
-            self.pool_weights_ = np.append(self.pool_weights_, 0.0)
+        self.pool_weights_ = self._posterior.pool_weights
         return self
 
     def _check_parameters(self) -> None:
@@ -204,15 +202,18 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return polytope_variance(self.polytopes_, self.regularization)
         return geodesic_variance(self.polytopes_, self._index, self.regularization, self._effort)
 
-    def _kernel(self, train_prior: NDArray, held: Polytopes) -> QueryRatios | PolytopeRatios | None:
-        """Where the kernel's class ratios come from."""
-        if self.posterior == "parent":
-            return None
-        train = Evidence(self._index, self.polytopes_.counts)
-        if self.posterior == "kernel" or self.distance == "euclidean":
-            return PolytopeRatios(train, train_prior, self._n_samples)
-        evidence = Evidence(build_index(held.modes), held.counts)
-        return QueryRatios(train, evidence, train_prior, self._n_samples)
+    def _make_kernel(self, train_prior: NDArray, held: Polytopes) -> QueryRatios | PolytopeRatios:
+        """Where the kernel's class ratios come from, with the index over its evidence.
+
+        The polytopes of the fit come first in the index; the calibration rows' modes follow
+        where their labels count as evidence.
+        """
+        modes, counts = self.polytopes_.modes, self.polytopes_.counts
+        if self.posterior == "pooled" and self.distance == "geodesic":
+            index = build_index(modes.append(held.modes))
+            evidence = Evidence(index, np.concatenate([counts, held.counts]))
+            return QueryRatios(evidence, train_prior, self._n_samples)
+        return PolytopeRatios(Evidence(build_index(modes), counts), train_prior, self._n_samples)
 
     def _fit_gate(self, held: Rows, near: Near) -> Gate:
         """The gate, with its floor at the false-alarm quantile of the calibration rows."""
@@ -249,18 +250,21 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         modes, proba = self._parent.read(X if hasattr(X, "columns") else values)
         return modes, proba, values
 
-    def _find_nearest(self, modes: ActivationModes, X: NDArray) -> Near:
-        """The polytopes that gate and posterior look at."""
+    def _find_nearest(self, modes: ActivationModes, X: NDArray, *, labels: bool = False) -> Near:
+        """The polytopes that gate and posterior look at; with their labels in the same look."""
         k = min(self.n_neighbors if self.gate == "geodesic" else 1, len(self.polytopes_))
         if self.distance == "euclidean":
             _, index = euclidean_nearest(X, self._gaussians, k, self._effort)
             return Near(np.ones(index.shape), index)
         fill = self.posterior == "kernel" or self.gate == "gaussian"
-        return self._index.nearest(modes, X, self._gaussians, k, self._effort, fill=fill)
+        wanted = self._posterior.wanted if labels else {}
+        return self._index.nearest(
+            modes, X, Search(self._gaussians, k, fill), self._effort, **wanted
+        )
 
     def _alpha_and_log_posterior(self, X: Any) -> tuple[NDArray, NDArray]:
         modes, parent_proba, values = self._query(X)
-        near = self._find_nearest(modes, values)
+        near = self._find_nearest(modes, values, labels=True)
         alpha = self._gate.alpha(self._gate.log_f(values, near))
         return alpha, self._posterior.log_proba(modes, parent_proba, near, self._effort)
 
@@ -301,7 +305,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if self.distance == "euclidean":
             _, index = euclidean_nearest(values, self._gaussians, k, self._effort)
             return pair_similarity(modes, self.polytopes_.modes, index, self._effort), index
-        near = self._index.nearest(modes, values, self._gaussians, k, self._effort)
+        near = self._index.nearest(modes, values, Search(self._gaussians, k), self._effort)
         return near.similarity, near.index
 
     def similarity(self, X: Any, Y: Any) -> NDArray:

@@ -71,8 +71,9 @@ class GeodesicCalibrator(BaseCalibrator):
     gamma_ : float or None
         None with ``posterior="parent"``, which has no kernel.
     log_floor_ : float
-    pool_weights_ : ndarray of shape (2,)
-        Weights of the parent's and the kernel's log posterior.
+    pool_weights_ : ndarray of shape (2, 3)
+        Weights of the parent's (first row) and the kernel's probability p in the pool, which
+        sees it as log p, -log(1 - p) and p.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only when X had string column names.

@@ -4,7 +4,7 @@
 """
 
 from .._types import ActivationModes
-from ._base import Effort, HeldOut, KernelIndex
+from ._base import Effort, HeldOut, KernelIndex, Search
 from ._euclidean import euclidean_nearest, pair_similarity
 from ._forest import ForestIndex
 from ._network import NetworkIndex
@@ -15,6 +15,7 @@ __all__ = [
     "HeldOut",
     "KernelIndex",
     "NetworkIndex",
+    "Search",
     "build_index",
     "euclidean_nearest",
     "pair_similarity",

@@ -27,9 +27,26 @@ class HeldOut:
 
     label: NDArray  # (n_queries,)
     weight: NDArray  # (n_queries,)
+    first: int = 0  # the stored modes of such queries begin here
 
     def __getitem__(self, rows: slice) -> HeldOut:
-        return HeldOut(self.label[rows], self.weight[rows])
+        return HeldOut(self.label[rows], self.weight[rows], self.first)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What ``nearest`` looks for among the stored modes."""
+
+    gaussians: Gaussians  # of the modes that may be neighbours: the first ones stored
+    k: int
+    fill: bool = True  # whether modes with K = 0 may fill up places
+
+    @property
+    def among(self) -> int:
+        return len(self.gaussians.log_norm)
+
+
+NO_EXPONENTS = np.empty(0)
 
 
 class KernelIndex(ABC):
@@ -43,10 +60,15 @@ class KernelIndex(ABC):
         """K for one block, shape (q, p)."""
 
     @abstractmethod
-    def _nearest_block(
-        self, queries: ActivationModes, X: NDArray, g: Gaussians, k: int, fill: bool
-    ) -> tuple[NDArray, NDArray]:
-        """Similarity and index of the k nearest for one block."""
+    def _look_block(
+        self,
+        queries: ActivationModes,
+        X: NDArray,
+        search: Search,
+        counts: NDArray | None,
+        exponents: NDArray,
+    ) -> Near:
+        """Nearest modes, and class sums if counts are given, of one block in one look."""
 
     def similarity(self, queries: ActivationModes, effort: Effort) -> NDArray:
         """K(x, s), shape (n_queries, n_stored)."""
@@ -64,27 +86,31 @@ class KernelIndex(ABC):
         self,
         queries: ActivationModes,
         X: NDArray,
-        gaussians: Gaussians,
-        k: int,
+        search: Search,
         effort: Effort,
         *,
-        fill: bool = True,
+        counts: NDArray | None = None,
+        exponents: NDArray = NO_EXPONENTS,
     ) -> Near:
-        """Similarity and index of the k nearest stored modes, by the tie rule.
+        """The k nearest stored modes, by the tie rule of the design.
 
-        With ``fill=False`` only stored modes with K > 0 count; places left over hold
-        similarity 0 and index -1.
+        Without ``search.fill`` only stored modes with K > 0 count; places left over hold
+        similarity 0 and index -1. With counts, the same look also brings ``class_sums``.
         """
+        extra = 0.0 if counts is None else self._class_sums_bytes(counts, exponents)
         blocks = map_blocks(
-            lambda rows: self._nearest_block(queries[rows], X[rows], gaussians, k, fill),
+            lambda rows: self._look_block(queries[rows], X[rows], search, counts, exponents),
             len(queries),
-            8 * len(self.modes) + 16 * k,
+            8 * len(self.modes) + 16 * search.k + extra,
             n_jobs=effort.n_jobs,
             verbose=effort.verbose,
             desc="nearest polytopes",
         )
-        similarity, index = zip(*blocks, strict=True)
-        return Near(np.concatenate(similarity), np.concatenate(index))
+        similarity = np.concatenate([near.similarity for near in blocks])
+        index = np.concatenate([near.index for near in blocks])
+        if counts is None:
+            return Near(similarity, index)
+        return Near(similarity, index, np.concatenate([near.sums for near in blocks], axis=1))
 
     def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
         """Sum over s of K(x, s) values[s], shape (n_queries, n_columns)."""
@@ -106,17 +132,16 @@ class KernelIndex(ABC):
         effort: Effort,
         *,
         held_out: HeldOut | None = None,
-    ) -> tuple[NDArray, NDArray]:
+    ) -> NDArray:
         """All exponents in one pass over the pairs.
 
-        Returns the highest log K of each query, shape (n_queries,), and
-        sum over s of (K(x, s) / max K)^exponent counts[s], shape
-        (n_exponents, n_queries, n_classes). Dividing by the maximum keeps large
-        exponents from underflow; for queries that are stored, max K is 1.
-        A query that shares no symbol with any stored mode has -inf and zeros.
+        Returns sum over s of (K(x, s) / max K)^exponent counts[s], shape
+        (n_exponents, n_queries, n_classes). Dividing by the maximum keeps large exponents
+        from underflow; for queries that are stored, max K is 1. A query that shares no
+        symbol with any stored mode has zeros.
         """
 
-        def block(rows: slice) -> tuple[NDArray, NDArray]:
+        def block(rows: slice) -> NDArray:
             own = None if held_out is None else held_out[rows]
             return self._class_sums_block(queries[rows], counts, exponents, own)
 
@@ -128,37 +153,21 @@ class KernelIndex(ABC):
             verbose=effort.verbose,
             desc="class ratios",
         )
-        log_top, sums = zip(*blocks, strict=True)
-        return np.concatenate(log_top), np.concatenate(sums, axis=1)
+        return np.concatenate(blocks, axis=1)
 
+    @abstractmethod
     def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
-        return 8.0 * (3 * len(self.modes) + len(exponents) * counts.shape[1])
+        """Memory of one query in ``_class_sums_block``."""
 
+    @abstractmethod
     def _class_sums_block(
         self,
         queries: ActivationModes,
         counts: NDArray,
         exponents: NDArray,
         held_out: HeldOut | None,
-    ) -> tuple[NDArray, NDArray]:
-        K = self._similarity_block(queries)
-        with np.errstate(divide="ignore"):
-            log_K = np.log(K)
-        rows = np.arange(len(K))
-        own_weight = np.zeros(len(K))
-        if held_out is not None:
-            # K = 1 only for the stored mode that equals the query: its own polytope.
-            own = K.argmax(axis=1)
-            rest = counts[own].sum(axis=1) - held_out.weight
-            alone = rest <= ROUNDING * held_out.weight
-            log_K[rows[alone], own[alone]] = -np.inf
-            own_weight = np.where(alone, 0.0, held_out.weight)
-        log_top = log_K.max(axis=1)
-        log_K -= np.where(np.isfinite(log_top), log_top, 0.0)[:, None]
-        sums = np.stack([np.exp(e * log_K) @ counts for e in exponents])
-        if held_out is not None:
-            sums[:, rows, held_out.label] -= own_weight
-        return log_top, sums
+    ) -> NDArray:
+        """Class sums of one block."""
 
 
 # A polytope's count minus its only row leaves rounding of this relative size, not a row.

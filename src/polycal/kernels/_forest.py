@@ -13,14 +13,16 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .._blocks import map_blocks
-from .._gaussian import Gaussians
-from .._types import ActivationModes
-from ._base import ROUNDING, Effort, HeldOut, KernelIndex
+from .._types import ActivationModes, Near
+from ._base import ROUNDING, Effort, HeldOut, KernelIndex, Search
 from ._select import select_row
 
 # One visit to a stored mode through the index costs about as much as this many
 # comparisons of the vectorised scan (measured: benchmarks/speed_forest.py --scan).
 VISIT_COST = 16.0
+# int32 members in a cache line of 64 bytes.
+MEMBERS_PER_LINE = 16
+NO_ROWS, NO_IDS = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
 # Columns of a matrix product that are summed over the leaves together.
 COLUMNS_AT_ONCE = 64
 
@@ -57,22 +59,59 @@ class ForestIndex(KernelIndex):
         )
 
     def _scratch(self) -> tuple[NDArray, NDArray]:
+        # One place more than modes: the candidate after the last is written, never read.
         n = len(self.modes)
-        return np.zeros(n, self._column.dtype), np.empty(n, np.int64)
+        return np.zeros(n, self._column.dtype), np.empty(n + 1, np.int32)
 
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         K = np.zeros((len(queries), len(self.modes)))
         _fill_similarity(queries.codes, self._tables, *self._scratch(), K)
         return K
 
-    def _nearest_block(
-        self, queries: ActivationModes, X: NDArray, g: Gaussians, k: int, fill: bool
-    ) -> tuple[NDArray, NDArray]:
-        sim = np.empty((len(queries), k))
-        ids = np.empty((len(queries), k), dtype=np.int64)
-        gaussians = (g.mean, g.precision, g.log_norm)
-        _nearest_rows(queries.codes, self._tables, *self._scratch(), fill, X, gaussians, sim, ids)
-        return sim, ids
+    def _look_block(
+        self,
+        queries: ActivationModes,
+        X: NDArray,
+        search: Search,
+        counts: NDArray | None,
+        exponents: NDArray,
+    ) -> Near:
+        sim = np.empty((len(queries), search.k))
+        ids = np.empty((len(queries), search.k), dtype=np.int64)
+        table = self._survey(queries, counts, X, search, sim, ids)
+        return Near(sim, ids, None if counts is None else _table_sums(table, exponents))
+
+    def _survey(
+        self,
+        queries: ActivationModes,
+        counts: NDArray | None,
+        X: NDArray = NO_ROWS,
+        search: Search | None = None,
+        sim: NDArray = NO_ROWS,
+        ids: NDArray = NO_IDS,
+    ) -> NDArray:
+        """Fill sim and ids; return the class counts by number of shared leaves."""
+        counts = np.empty((0, 0)) if counts is None else counts
+        # table[i, m, y]: rows of class y that share exactly m leaves with query i
+        shape = (len(queries), queries.codes.shape[1] + 1, counts.shape[1])
+        table = np.zeros(shape)
+        fill, gaussians = False, (NO_ROWS, NO_ROWS, np.empty(0))
+        if search is not None:
+            g = search.gaussians
+            fill, gaussians = search.fill, (g.mean, g.precision, g.log_norm)
+        _survey_rows(
+            queries.codes,
+            self._tables,
+            *self._scratch(),
+            fill,
+            X,
+            gaussians,
+            sim,
+            ids,
+            counts,
+            table,
+        )
+        return table
 
     def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
         """K @ values through the sums of each leaf: no pair is ever visited."""
@@ -107,25 +146,27 @@ class ForestIndex(KernelIndex):
         counts: NDArray,
         exponents: NDArray,
         held_out: HeldOut | None,
-    ) -> tuple[NDArray, NDArray]:
-        n_trees = queries.codes.shape[1]
-        # table[i, m, y]: rows of class y that share exactly m leaves with query i
-        table = np.zeros((len(queries), n_trees + 1, counts.shape[1]))
-        _tabulate(queries.codes, self._tables, *self._scratch(), counts, table)
+    ) -> NDArray:
+        table = self._survey(queries, counts)
         if held_out is not None:
             rows, weight = np.arange(len(queries)), held_out.weight
-            table[rows, n_trees, held_out.label] -= weight
-            alone = table[:, n_trees].sum(axis=1) <= ROUNDING * weight
-            table[alone, n_trees] = 0.0
-        shared = np.arange(n_trees + 1)
-        present = table.sum(axis=2) > 0
-        top = np.where(present, shared, 0).max(axis=1)
-        with np.errstate(divide="ignore"):
-            log_ratio = np.log(shared) - np.log(np.maximum(top, 1))[:, None]
-            log_top = np.log(top / n_trees)
-        log_ratio = np.where(present, log_ratio, -np.inf)
-        sums = [np.matmul(np.exp(e * log_ratio)[:, None, :], table)[:, 0] for e in exponents]
-        return log_top, np.stack(sums)
+            own = table[:, -1]  # all leaves shared: the query's own polytope, and equal ones
+            own[rows, held_out.label] -= weight
+            own[own.sum(axis=1) <= ROUNDING * weight] = 0.0
+        return _table_sums(table, exponents)
+
+
+def _table_sums(table: NDArray, exponents: NDArray) -> NDArray:
+    """sum_m (m / max m)^exponent table[:, m] for each exponent."""
+    shared = np.arange(table.shape[1])
+    present = table.sum(axis=2) > 0
+    top = np.where(present, shared, 0).max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        # Above the maximum the table is 0, and any finite weight will do.
+        log_ratio = np.minimum(np.log(shared) - np.log(np.maximum(top, 1)), 0.0)
+    return np.stack(
+        [np.matmul(np.exp(e * log_ratio)[:, None, 1:], table[:, 1:])[:, 0] for e in exponents]
+    )
 
 
 def _visits_per_query(codes: NDArray, n_leaves: NDArray) -> float:
@@ -161,31 +202,47 @@ def _inverted_index(codes, offset):
 def _candidates(code, tables, shared, touched):
     """Fill ``touched`` with the stored modes that share a leaf, ``shared`` with how many."""
     use_index, n_leaves, offset, start, member, column = tables
-    n = 0
     if use_index:
-        for t in range(len(code)):
-            if code[t] >= n_leaves[t]:
-                continue
-            leaf = offset[t] + code[t]
-            for m in range(start[leaf], start[leaf + 1]):
-                s = member[m]
-                if shared[s] == 0:
-                    touched[n] = s
-                    n += 1
-                shared[s] += 1
-        return n
-    one = shared.dtype.type(1)
+        return _visit_leaves(code, n_leaves, offset, start, member, shared, touched)
     for t in range(len(code)):
         if code[t] >= n_leaves[t]:
             continue
         row, wanted = column[t], column.dtype.type(code[t])
         for s in range(len(shared)):
-            if row[s] == wanted:
-                shared[s] += one
+            shared[s] += row[s] == wanted
+    n = 0
     for s in range(len(shared)):
-        if shared[s] > 0:
-            touched[n] = s
-            n += 1
+        touched[n] = s
+        n += shared[s] > 0
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _visit_leaves(code, n_leaves, offset, start, member, shared, touched):
+    """Count the members of the query's leaves.
+
+    The leaves of a query lie far apart in memory. Reading all addresses first, then one
+    number of each cache line, lets those misses overlap; the count then runs from cache.
+    """
+    n_trees = len(code)
+    begin, end = np.empty(n_trees, np.int64), np.empty(n_trees, np.int64)
+    for t in range(n_trees):
+        known = code[t] < n_leaves[t]
+        leaf = offset[t] + (code[t] if known else 0)
+        begin[t] = start[leaf]
+        end[t] = start[leaf + 1] if known else begin[t]
+    warm = 0
+    for t in range(n_trees):
+        for m in range(begin[t], end[t], MEMBERS_PER_LINE):
+            warm |= member[m]
+    n = 0 if warm >= 0 else -1  # always 0: members are not negative
+    for t in range(n_trees):
+        for m in range(begin[t], end[t]):
+            s = member[m]
+            count = shared[s]
+            touched[n] = s  # overwritten by the next one unless s is new
+            n += count == 0
+            shared[s] = count + 1
     return n
 
 
@@ -201,28 +258,34 @@ def _fill_similarity(codes, tables, shared, touched, K):
 
 
 @njit(nogil=True, cache=True)
-def _nearest_rows(codes, tables, shared, touched, fill, X, gaussians, out_sim, out_ids):
-    n_trees = codes.shape[1]
+def _survey_rows(
+    codes, tables, shared, touched, fill, X, gaussians, out_sim, out_ids, counts, table
+):
+    """One look at each query's candidates: the nearest (if asked for) and the class table."""
+    n_trees, k = codes.shape[1], out_sim.shape[1]
     mean, precision, log_norm = gaussians
-    sim = np.empty(len(shared))
-    for i in range(codes.shape[0]):
-        n_shared = _candidates(codes[i], tables, shared, touched)
-        n = n_shared
-        if fill and n < out_sim.shape[1]:
-            for s in range(len(shared)):
-                if shared[s] == 0:
-                    touched[n] = s
-                    n += 1
-        for j in range(n):
-            sim[j] = shared[touched[j]] / n_trees
-            shared[touched[j]] = 0
-        select_row(sim, touched, n, X[i], mean, precision, log_norm, out_sim[i], out_ids[i])
-
-
-@njit(nogil=True, cache=True)
-def _tabulate(codes, tables, shared, touched, counts, table):
+    among = len(log_norm)
+    sim = np.empty(max(among, 1))
+    ids = np.empty(max(among, 1), np.int64)
     for i in range(codes.shape[0]):
         n = _candidates(codes[i], tables, shared, touched)
+        if k > 0:
+            near = 0
+            for j in range(n):
+                s = touched[j]
+                if s < among:
+                    sim[near] = shared[s]
+                    ids[near] = s
+                    near += 1
+            if fill and near < k:
+                for s in range(among):
+                    if shared[s] == 0:
+                        sim[near] = 0.0
+                        ids[near] = s
+                        near += 1
+            select_row(sim, ids, near, X[i], mean, precision, log_norm, out_sim[i], out_ids[i])
+            for j in range(k):
+                out_sim[i, j] /= n_trees
         for j in range(n):
             s = touched[j]
             row = table[i, shared[s]]

@@ -5,16 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from .._blocks import map_blocks
 from .._types import ActivationModes
 from ._base import Parent, check_float32
 
+NODE = np.dtype(
+    [("threshold", np.float32), ("feature", np.int32), ("left", np.int32), ("right", np.int32)]
+)
+# Rows that go down a tree together, so that their memory accesses overlap.
+TOGETHER = 16
+
 
 class ForestParent(Parent):
+    """Leaf ids and probabilities from one walk down each tree.
+
+    The walk is the forest's own ``apply`` and ``predict_proba`` together, over nodes packed
+    so tightly that it takes less time than either.
+    """
+
     family = "RandomForestClassifier, ExtraTreesClassifier, DecisionTreeClassifier"
+
+    def __init__(self, estimator: Any):
+        super().__init__(estimator)
+        trees = [t.tree_ for t in getattr(estimator, "estimators_", [estimator])]
+        self._start = np.concatenate([[0], np.cumsum([t.node_count for t in trees])])
+        self._nodes = np.concatenate([_pack(tree) for tree in trees])
+        self._value = np.concatenate([tree.value[:, 0, :] for tree in trees])
 
     @staticmethod
     def problem(estimator: Any) -> str | None:
@@ -23,13 +44,53 @@ class ForestParent(Parent):
 
     def read(self, X: Any) -> tuple[ActivationModes, NDArray]:
         check_float32(X)
-        leaves = self.estimator.apply(X)
-        if leaves.ndim == 1:
-            leaves = leaves[:, None]
-        modes = ActivationModes.from_leaves(leaves)
-        trees = getattr(self.estimator, "estimators_", [self.estimator])
-        # The forest's own predict_proba, from the leaves that are already known.
-        proba = np.zeros((len(leaves), len(self.estimator.classes_)))
-        for t, tree in enumerate(trees):
-            proba += tree.tree_.value[:, 0, :][modes.codes[:, t]]
-        return modes, proba / len(trees)
+        values = np.asarray(X, dtype=np.float32)  # as scikit-learn's trees compare
+        n_trees = len(self._start) - 1
+        leaves = np.empty((len(values), n_trees), dtype=np.int32)
+        proba = np.zeros((len(values), self._value.shape[1]))
+
+        def walk(rows: slice) -> None:
+            _walk(values[rows], self._nodes, self._start, self._value, leaves[rows], proba[rows])
+
+        jobs = getattr(self.estimator, "n_jobs", None)
+        map_blocks(walk, len(values), 4 * n_trees, n_jobs=jobs)
+        return ActivationModes.from_leaves(leaves), proba / n_trees
+
+
+def _pack(tree: Any) -> NDArray:
+    """Nodes of one tree; a leaf leads to itself, so a walk may go on without harm."""
+    nodes = np.empty(tree.node_count, dtype=NODE)
+    leaf = tree.children_left < 0
+    own = np.arange(tree.node_count)
+    # A float32 number is at most the threshold exactly if it is at most the next float32 below.
+    threshold = tree.threshold.astype(np.float32)
+    below = np.nextafter(threshold, np.float32(-np.inf))
+    nodes["threshold"] = np.where(threshold > tree.threshold, below, threshold)
+    nodes["feature"] = np.where(leaf, 0, tree.feature)
+    nodes["left"] = np.where(leaf, own, tree.children_left)
+    nodes["right"] = np.where(leaf, own, tree.children_right)
+    return nodes
+
+
+@njit(nogil=True, cache=True)
+def _walk(X, nodes, start, value, leaves, proba):
+    at = np.empty(TOGETHER, np.int32)
+    for t in range(len(start) - 1):
+        tree, votes = nodes[start[t] : start[t + 1]], value[start[t] : start[t + 1]]
+        for first in range(0, len(X), TOGETHER):
+            n = min(TOGETHER, len(X) - first)
+            at[:] = 0
+            moving = 1
+            while moving:
+                moving = 0
+                for i in range(n):
+                    node = tree[at[i]]
+                    right = X[first + i, node.feature] > node.threshold
+                    # Arithmetic instead of a branch that the processor cannot predict.
+                    step = node.left + (node.right - node.left) * np.int32(right)
+                    moving |= step - at[i]
+                    at[i] = step
+            for i in range(n):
+                leaves[first + i, t] = at[i]
+                for y in range(votes.shape[1]):
+                    proba[first + i, y] += votes[at[i], y]
