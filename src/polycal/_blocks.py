@@ -29,7 +29,8 @@ def map_blocks(
     """
     jobs = effective_n_jobs(n_jobs)
     budget = get_config()["working_memory"] * 2**20 / jobs
-    size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // (8 * jobs))))
+    pieces = 8 * jobs if verbose else jobs  # a bar needs steps; large blocks are faster
+    size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // pieces)))
     blocks = list(gen_batches(n_rows, size))
     bar = tqdm(total=n_rows, desc=desc, unit="row", disable=not verbose or len(blocks) == 1)
     results = []

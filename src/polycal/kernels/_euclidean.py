@@ -62,7 +62,7 @@ def pair_similarity(
 @njit(nogil=True, cache=True)
 def _nearest_means(X, mean, precision, log_norm, out_score, out_ids):
     n = mean.shape[0]
-    ids = np.arange(n)
+    ids, keep = np.arange(n), np.empty(n, np.int64)
     score = np.empty(n)
     for i in range(X.shape[0]):
         for r in range(n):
@@ -71,4 +71,4 @@ def _nearest_means(X, mean, precision, log_norm, out_score, out_ids):
                 z = X[i, j] - mean[r, j]
                 total += z * z
             score[r] = -total
-        select_row(score, ids, n, X[i], mean, precision, log_norm, out_score[i], out_ids[i])
+        select_row(score, ids, n, X[i], mean, precision, log_norm, keep, out_score[i], out_ids[i])

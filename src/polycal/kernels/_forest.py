@@ -8,6 +8,8 @@ leaves serves every exponent.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -44,7 +46,7 @@ class ForestIndex(KernelIndex):
             self._start, self._member = _inverted_index(codes, self._offset)
             self._column = np.empty((0, 0), small)
         else:
-            self._start, self._member = np.zeros(1, np.int64), np.empty(0, np.int32)
+            self._start, self._member = np.zeros(1, np.int64), np.empty(0, np.uint32)
             self._column = np.ascontiguousarray(codes.T.astype(small))
 
     @property
@@ -58,14 +60,18 @@ class ForestIndex(KernelIndex):
             self._column,
         )
 
-    def _scratch(self) -> tuple[NDArray, NDArray]:
+    def _scratch(self) -> tuple[NDArray, ...]:
+        """tally, touched, shared, begin and end of ``_candidates``."""
         # One place more than modes: the candidate after the last is written, never read.
-        n = len(self.modes)
-        return np.zeros(n, self._column.dtype), np.empty(n + 1, np.int32)
+        n, n_trees = self.modes.codes.shape
+        small = self.method == "index" and n_trees < 2**8  # the tally should stay in cache
+        tally = np.zeros(n, np.uint8 if small else self._column.dtype)
+        touched, shared = np.empty(n + 1, np.uint32), np.empty(n + 1, np.int32)
+        return tally, touched, shared, np.empty(n_trees, np.int64), np.empty(n_trees, np.int64)
 
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         K = np.zeros((len(queries), len(self.modes)))
-        _fill_similarity(queries.codes, self._tables, *self._scratch(), K)
+        _fill_similarity(queries.codes, self._tables, self._scratch(), K)
         return K
 
     def _look_block(
@@ -99,18 +105,8 @@ class ForestIndex(KernelIndex):
         if search is not None:
             g = search.gaussians
             fill, gaussians = search.fill, (g.mean, g.precision, g.log_norm)
-        _survey_rows(
-            queries.codes,
-            self._tables,
-            *self._scratch(),
-            fill,
-            X,
-            gaussians,
-            sim,
-            ids,
-            counts,
-            table,
-        )
+        look = (self._tables, self._scratch())
+        _survey_rows(queries.codes, *look, fill, X, gaussians, sim, ids, counts, table)
         return table
 
     def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
@@ -158,15 +154,24 @@ class ForestIndex(KernelIndex):
 
 def _table_sums(table: NDArray, exponents: NDArray) -> NDArray:
     """sum_m (m / max m)^exponent table[:, m] for each exponent."""
-    shared = np.arange(table.shape[1])
-    present = table.sum(axis=2) > 0
-    top = np.where(present, shared, 0).max(axis=1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        # Above the maximum the table is 0, and any finite weight will do.
-        log_ratio = np.minimum(np.log(shared) - np.log(np.maximum(top, 1)), 0.0)
-    return np.stack(
-        [np.matmul(np.exp(e * log_ratio)[:, None, 1:], table[:, 1:])[:, 0] for e in exponents]
-    )
+    sums = np.zeros((len(exponents), table.shape[0], table.shape[2]))
+    _weigh_table(table, exponents, np.log(np.arange(1, table.shape[1])), sums)
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _weigh_table(table, exponents, log_shared, sums):
+    for i in range(table.shape[0]):
+        log_top = -1.0
+        for m in range(table.shape[1] - 1, 0, -1):
+            if table[i, m].sum() <= 0.0:
+                continue
+            if log_top < 0.0:
+                log_top = log_shared[m - 1]
+            for e in range(len(exponents)):
+                weight = math.exp(exponents[e] * (log_shared[m - 1] - log_top))
+                for y in range(table.shape[2]):
+                    sums[e, i, y] += weight * table[i, m, y]
 
 
 def _visits_per_query(codes: NDArray, n_leaves: NDArray) -> float:
@@ -189,7 +194,7 @@ def _inverted_index(codes, offset):
     for leaf in range(len(start) - 1):
         start[leaf + 1] += start[leaf]
     place = start[:-1].copy()
-    member = np.empty(n_stored * n_trees, np.int32)
+    member = np.empty(n_stored * n_trees, np.uint32)
     for s in range(n_stored):
         for t in range(n_trees):
             leaf = offset[t] + codes[s, t]
@@ -199,99 +204,127 @@ def _inverted_index(codes, offset):
 
 
 @njit(nogil=True, cache=True)
-def _candidates(code, tables, shared, touched):
-    """Fill ``touched`` with the stored modes that share a leaf, ``shared`` with how many."""
+def _candidates(code, tables, scratch):
+    """Stored modes that share a leaf with the query, and in how many trees they do.
+
+    Returns their number n; ``scratch`` then holds them in ``touched[:n]`` and their numbers
+    of shared leaves in ``shared[:n]``.
+    """
     use_index, n_leaves, offset, start, member, column = tables
+    tally, touched, shared, begin, end = scratch
     if use_index:
-        return _visit_leaves(code, n_leaves, offset, start, member, shared, touched)
-    for t in range(len(code)):
-        if code[t] >= n_leaves[t]:
-            continue
-        row, wanted = column[t], column.dtype.type(code[t])
-        for s in range(len(shared)):
-            shared[s] += row[s] == wanted
-    n = 0
-    for s in range(len(shared)):
-        touched[n] = s
-        n += shared[s] > 0
+        n = _visit_leaves(code, n_leaves, offset, start, member, tally, touched, begin, end)
+    else:
+        n = _scan(code, n_leaves, column, tally, touched)
+    for j in range(n):
+        s = touched[j]
+        shared[j] = tally[s]
+        tally[s] = 0
     return n
 
 
 @njit(nogil=True, cache=True)
-def _visit_leaves(code, n_leaves, offset, start, member, shared, touched):
+def _visit_leaves(code, n_leaves, offset, start, member, tally, touched, begin, end):
     """Count the members of the query's leaves.
 
     The leaves of a query lie far apart in memory. Reading all addresses first, then one
     number of each cache line, lets those misses overlap; the count then runs from cache.
     """
-    n_trees = len(code)
-    begin, end = np.empty(n_trees, np.int64), np.empty(n_trees, np.int64)
-    for t in range(n_trees):
+    for t in range(len(code)):
         known = code[t] < n_leaves[t]
         leaf = offset[t] + (code[t] if known else 0)
         begin[t] = start[leaf]
         end[t] = start[leaf + 1] if known else begin[t]
     warm = 0
-    for t in range(n_trees):
+    for t in range(len(code)):
         for m in range(begin[t], end[t], MEMBERS_PER_LINE):
             warm |= member[m]
-    n = 0 if warm >= 0 else -1  # always 0: members are not negative
-    for t in range(n_trees):
-        for m in range(begin[t], end[t]):
-            s = member[m]
-            count = shared[s]
+    n = 0
+    for t in range(len(code)):
+        members = member[begin[t] : end[t]]
+        for m in range(len(members)):
+            s = members[m]
+            count = tally[s]
             touched[n] = s  # overwritten by the next one unless s is new
             n += count == 0
-            shared[s] = count + 1
+            tally[s] = count + 1
+    begin[0] = warm  # kept, so that the compiler keeps the reads
     return n
 
 
 @njit(nogil=True, cache=True)
-def _fill_similarity(codes, tables, shared, touched, K):
-    n_trees = codes.shape[1]
-    for i in range(codes.shape[0]):
-        n = _candidates(codes[i], tables, shared, touched)
-        for j in range(n):
-            s = touched[j]
-            K[i, s] = shared[s] / n_trees
-            shared[s] = 0
+def _scan(code, n_leaves, column, tally, touched):
+    """Compare the query's leaves with those of all stored modes, tree by tree."""
+    for t in range(len(code)):
+        if code[t] < n_leaves[t]:
+            row, wanted = column[t], column.dtype.type(code[t])
+            for s in range(len(tally)):
+                tally[s] += row[s] == wanted
+    n = 0
+    for s in range(len(tally)):
+        touched[n] = s
+        n += tally[s] > 0
+    return n
 
 
 @njit(nogil=True, cache=True)
-def _survey_rows(
-    codes, tables, shared, touched, fill, X, gaussians, out_sim, out_ids, counts, table
-):
+def _fill_similarity(codes, tables, scratch, K):
+    n_trees = codes.shape[1]
+    touched, shared = scratch[1], scratch[2]
+    for i in range(codes.shape[0]):
+        n = _candidates(codes[i], tables, scratch)
+        for j in range(n):
+            K[i, touched[j]] = shared[j] / n_trees
+
+
+@njit(nogil=True, cache=True)
+def _survey_rows(codes, tables, scratch, fill, X, gaussians, out_sim, out_ids, counts, table):
     """One look at each query's candidates: the nearest (if asked for) and the class table."""
     n_trees, k = codes.shape[1], out_sim.shape[1]
     mean, precision, log_norm = gaussians
     among = len(log_norm)
-    sim = np.empty(max(among, 1))
-    ids = np.empty(max(among, 1), np.int64)
+    touched, shared = scratch[1], scratch[2]
+    # Most candidates share few leaves; four lanes spare each addition the wait for the last.
+    lanes = np.zeros((4, *table.shape[1:]))
+    keep = np.empty(len(touched), np.int64)
     for i in range(codes.shape[0]):
-        n = _candidates(codes[i], tables, shared, touched)
+        n = _candidates(codes[i], tables, scratch)
+        for j in range(n):
+            row = lanes[j & 3, shared[j]]
+            for y in range(counts.shape[1]):
+                row[y] += counts[touched[j], y]
+        if counts.shape[1] > 0:
+            table[i] = lanes[0] + lanes[1] + lanes[2] + lanes[3]
+            lanes[:] = 0.0
         if k > 0:
-            near = 0
-            for j in range(n):
-                s = touched[j]
-                if s < among:
-                    sim[near] = shared[s]
-                    ids[near] = s
-                    near += 1
-            if fill and near < k:
-                for s in range(among):
-                    if shared[s] == 0:
-                        sim[near] = 0.0
-                        ids[near] = s
-                        near += 1
-            select_row(sim, ids, near, X[i], mean, precision, log_norm, out_sim[i], out_ids[i])
+            if fill:
+                n = _append_others(n, k, among, scratch)
+            chosen = out_sim[i], out_ids[i]
+            select_row(shared, touched, n, X[i], mean, precision, log_norm, keep, *chosen)
             for j in range(k):
                 out_sim[i, j] /= n_trees
-        for j in range(n):
-            s = touched[j]
-            row = table[i, shared[s]]
-            for y in range(counts.shape[1]):
-                row[y] += counts[s, y]
-            shared[s] = 0
+
+
+@njit(nogil=True, cache=True)
+def _append_others(n, k, among, scratch):
+    """Add the first ``among`` stored modes that share nothing, if fewer than k share a leaf."""
+    tally, touched, shared = scratch[0], scratch[1], scratch[2]
+    near = 0
+    for j in range(n):
+        near += touched[j] < among
+    if near >= k:
+        return n
+    for j in range(n):
+        tally[touched[j]] = 1
+    last = n
+    for s in range(among):
+        if tally[s] == 0:
+            touched[last] = s
+            shared[last] = 0
+            last += 1
+    for j in range(n):
+        tally[touched[j]] = 0
+    return last
 
 
 @njit(nogil=True, cache=True)

@@ -140,9 +140,9 @@ def _layer_product(queries, tiles, ranges, sizes, out):
 @njit(nogil=True, cache=True)
 def _select_rows(K, fill, X, mean, precision, log_norm, out_sim, out_ids):
     n = K.shape[1]
-    ids = np.arange(n)
+    ids, keep = np.arange(n), np.empty(n, np.int64)
     for i in range(K.shape[0]):
-        select_row(K[i], ids, n, X[i], mean, precision, log_norm, out_sim[i], out_ids[i])
+        select_row(K[i], ids, n, X[i], mean, precision, log_norm, keep, out_sim[i], out_ids[i])
         if not fill:
             for j in range(out_sim.shape[1]):
                 if out_sim[i, j] == 0.0:

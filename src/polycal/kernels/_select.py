@@ -9,32 +9,36 @@ from .._gaussian import row_log_density
 
 
 @njit(nogil=True, cache=True)
-def select_row(sim, ids, n, x, mean, precision, log_norm, out_sim, out_ids):
+def select_row(sim, ids, n, x, mean, precision, log_norm, keep, out_sim, out_ids):
     """Best ``len(out_sim)`` of n candidates: highest sim, then log density, then lowest id.
 
-    Densities are evaluated only for candidates that reach the k-th highest similarity.
-    Places that no candidate fills keep similarity 0 and id -1.
+    Only ids that have a Gaussian can be chosen. Densities are evaluated only for candidates
+    that reach the k-th highest similarity; ``keep`` is scratch for n of them. Places that no
+    candidate fills keep similarity 0 and id -1.
     """
-    k = len(out_sim)
+    k, among = len(out_sim), len(log_norm)
     top = np.full(k, -np.inf)
+    kept = 0
     for j in range(n):
         s = sim[j]
-        if s > top[k - 1]:
+        if s >= top[k - 1] and ids[j] < among:
+            keep[kept] = j
+            kept += 1
             place = k - 1
             while place > 0 and top[place - 1] < s:
                 top[place] = top[place - 1]
                 place -= 1
-            top[place] = s
-    threshold = top[k - 1]
+            if s > top[place]:
+                top[place] = s
     density = np.empty(k)
     out_sim[:] = 0.0
     out_ids[:] = -1
     filled = 0
-    for j in range(n):
+    for j in keep[:kept]:
         s = sim[j]
-        if s < threshold:
+        if s < top[k - 1]:
             continue
-        r = ids[j]
+        r = np.int64(ids[j])
         g = row_log_density(x, mean[r], precision[r], log_norm[r])
         place = filled
         while place > 0:
