@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 from sklearn.datasets import make_classification
@@ -22,6 +23,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from polycal import GeodesicCalibrator
+from polycal._types import ActivationModes
+from polycal.kernels import Effort, ForestIndex
 
 N_QUERIES = 2000
 REPEATS = 5
@@ -77,12 +80,38 @@ def run(n: int, trees: int, jobs: int) -> dict:
     }
 
 
+def crossover(n: int = 20_000, trees: int = 100) -> dict:
+    """What one visit through the index costs, in comparisons of the scan, by leaf size."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for n_leaves in (20, 100, 500, 2500):
+        codes = rng.integers(0, n_leaves, (n + 500, trees))
+        stored, queries = (ActivationModes.from_leaves(c) for c in (codes[:n], codes[n:]))
+        counts = np.ones((n, 2))
+        times = {}
+        for method in ("index", "scan"):
+            index = ForestIndex(stored, method=method)
+            run_once = partial(index.class_sums, queries, counts, np.array([1.0]), Effort())
+            run_once()
+            times[method] = best_time(run_once)
+        visits, comparisons = len(queries) * n * trees / n_leaves, len(queries) * n * trees
+        ratio = (times["index"] / visits) / (times["scan"] / comparisons)
+        chosen = ForestIndex(stored).method
+        rows.append({"rows per leaf": n // n_leaves, "comparisons per visit": round(ratio, 1)})
+        rows[-1] |= {f"{name}_s": round(t, 3) for name, t in times.items()} | {"chosen": chosen}
+    return {"benchmark": "speed_forest --crossover", "rows": rows}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 50_000, 200_000])
     parser.add_argument("--one", type=int, nargs=2, metavar=("N", "TREES"), help="one size only")
+    parser.add_argument("--crossover", action="store_true", help="index against scan")
     args = parser.parse_args()
+    if args.crossover:
+        print(json.dumps(crossover(), indent=2))
+        return
     if args.one:
         print(json.dumps(run(*args.one, args.jobs)))
         return

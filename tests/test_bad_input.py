@@ -115,6 +115,13 @@ def test_frozen_parent_with_other_classes(blobs):
         GeodesicCalibrator(FrozenEstimator(parent)).fit(X, y)
 
 
+def test_frozen_parent_with_other_features(blobs):
+    X, y = blobs
+    parent = small_forest().fit(X, y)
+    with pytest.raises(ValueError, match="X has 3 features; the frozen estimator.*on 5"):
+        GeodesicCalibrator(FrozenEstimator(parent)).fit(X[:, :3], y)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -95,11 +95,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
         self._check_parameters()
         rows, held = self._input_rows(X, y, sample_weight, X_cal, y_cal)
-        self._fit_parent(rows, weighted=sample_weight is not None)
-        self._n_samples = len(rows)
         train_prior = np.bincount(rows.y, rows.weight) / rows.weight.sum()
         given = None if self.prior is None else _validation.check_prior(self.prior, self.classes_)
         self.priors_ = train_prior if given is None else given
+        self._fit_parent(rows, weighted=sample_weight is not None)
+        self._n_samples = len(rows)
 
         # X -> modes -> polytopes, and a Gaussian for each
         modes, parent_proba = self._parent.read(held.raw)
@@ -180,6 +180,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 raise ValueError(
                     f"the frozen estimator knows the classes {list(self.estimator_.classes_)}, "
                     f"y holds {self.classes_.tolist()}. Give rows of exactly its classes."
+                )
+            if self.estimator_.n_features_in_ != self.n_features_in_:
+                raise ValueError(
+                    f"X has {self.n_features_in_} features; the frozen estimator was fitted on "
+                    f"{self.estimator_.n_features_in_}. Give the features it was fitted on."
                 )
         else:
             self.estimator_ = clone(estimator)

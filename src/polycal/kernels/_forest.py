@@ -20,9 +20,9 @@ from ._base import ROUNDING, Effort, HeldOut, KernelIndex, Search
 from ._select import select_row
 
 # One visit to a stored mode through the index costs about as much as this many
-# comparisons of the vectorised scan (measured: benchmarks/speed_forest.py --scan).
+# comparisons of the vectorised scan (benchmarks/speed_forest.py --crossover measures it).
 VISIT_COST = 16.0
-# int32 members in a cache line of 64 bytes.
+# Four-byte members in a cache line of 64 bytes.
 MEMBERS_PER_LINE = 16
 NO_ROWS, NO_IDS = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
 # Columns of a matrix product that are summed over the leaves together.
