@@ -13,9 +13,17 @@ from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator
 from polycal._confidence import fit_confidence, with_confidence
-from polycal._gate import balance, conformal_floor, geodesic_score, logistic_scale
+from polycal._gate import (
+    GeodesicGate,
+    balance,
+    conformal_floor,
+    logistic_scale,
+    neighbourhood,
+)
+from polycal._gaussian import Gaussians
 from polycal._posterior import decide, fit_pool, mixture, shift_prior, views_of
 from polycal._smoothing import choose_gamma, normalize
+from polycal._types import Near
 
 SETTINGS = {
     "default": {},
@@ -72,10 +80,22 @@ def test_784_features_and_single_rows_do_not_overflow(setting):
     assert np.isfinite(model.score_samples(X)).all()
 
 
-def test_no_shared_leaf_closes_the_gate():
-    """K = 0 with every polytope gives alpha = 0."""
-    score = geodesic_score(np.array([-1.0, -np.inf]), np.array([0.5, 0.0]), 2.0)
-    assert_allclose(score, [-1 + 2 * np.log(0.5), -np.inf])
+def test_neighbourhood_counts_only_polytopes_that_share_a_symbol():
+    """Hand-computed; K = 0 with every polytope closes the gate, whatever the density."""
+    gaussians = Gaussians.from_variance(
+        np.array([[0.0], [2.0], [0.0]]), np.array([[1.0], [4.0], [1.0]])
+    )
+    near = Near(np.array([[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]), np.array([[0, 1, 2], [0, 1, -1]]))
+    kernel, log_similarity = neighbourhood(gaussians, np.array([[1.0], [0.0]]), near)
+    expected = np.log(np.exp(-0.5) + np.exp(-0.5 * (1 / 4)))
+    assert_allclose(kernel, [expected, -np.inf])
+    assert_allclose(log_similarity, [np.log([0.5, 0.25]).mean(), 0.0])
+    gate = GeodesicGate(gaussians, 100, log_floor=-5.0, kappa=2.0, scale=3.0)
+    log_f = gate.log_f(np.array([[1.0], [0.0]]), near)
+    assert_allclose(log_f, [(expected + 2 * log_similarity[0]) / 3, -np.inf])
+    assert gate.alpha(log_f)[1] == 0.0
+    f, floor = np.exp(log_f[0]), np.exp(-5.0) / np.log(100)
+    assert gate.alpha(log_f)[0] == pytest.approx(f / (f + floor))
 
 
 # -------------------------------------------------------------------- label
@@ -162,9 +182,9 @@ def test_scale_and_balance():
     rng = np.random.default_rng(0)
     scores = rng.logistic(scale=3.0, size=200_000)
     assert logistic_scale(scores) == pytest.approx(3.0, rel=0.02)
-    kernel, similarity = -rng.exponential(6.0, 5000), np.exp(-rng.exponential(0.5, 5000))
-    assert balance(kernel, similarity) == pytest.approx(12.0, rel=0.1)
-    assert balance(kernel, np.ones(5000)) == 1.0
+    kernel, log_similarity = -rng.exponential(6.0, 5000), -rng.exponential(0.5, 5000)
+    assert balance(kernel, log_similarity) == pytest.approx(12.0, rel=0.1)
+    assert balance(kernel, np.zeros(5000)) == 1.0
 
 
 # --------------------------------------------------------------- pool, gamma

@@ -48,37 +48,35 @@ class GaussianGate(Gate):
 
 @dataclass(frozen=True)
 class GeodesicGate(Gate):
-    """log f = (highest Gaussian kernel of the nearest polytopes + kappa log max K) / scale."""
+    """log f = (log sum of the nearest polytopes' kernels + kappa mean log K) / scale."""
 
     kappa: float
     scale: float
 
     def log_f(self, X: NDArray, near: Near) -> NDArray:
-        kernel = best_kernel(self.gaussians, X, near)
-        return geodesic_score(kernel, near.similarity[:, 0], self.kappa) / self.scale
+        kernel, log_similarity = neighbourhood(self.gaussians, X, near)
+        return (kernel + self.kappa * log_similarity) / self.scale
 
 
-def best_kernel(gaussians: Gaussians, X: NDArray, near: Near) -> NDArray:
-    """Highest log Gaussian kernel among the neighbours with K > 0; -inf with none.
+def neighbourhood(gaussians: Gaussians, X: NDArray, near: Near) -> tuple[NDArray, NDArray]:
+    """log of the sum of the Gaussian kernels, and mean log K, over the neighbours with K > 0.
 
-    The kernel is 1 at its centre: log G less its normaliser, or -1/2 of the squared distance
+    A kernel is 1 at its centre: log G less its normaliser, or -1/2 of the squared distance
     in units of the polytope's bandwidth. So a narrow polytope has no advantage.
+    Without any neighbour the first is -inf and the second 0.
     """
+    there = near.similarity > 0
     kernel = gaussians.log_density(X, near.index) - gaussians.log_norm[near.index]
-    return np.where(near.similarity > 0, kernel, -np.inf).max(axis=1)
+    kernel = np.logaddexp.reduce(np.where(there, kernel, -np.inf), axis=1)
+    log_similarity = np.log(np.where(there, near.similarity, 1.0)).sum(axis=1)
+    return kernel, log_similarity / np.maximum(there.sum(axis=1), 1)
 
 
-def geodesic_score(kernel: NDArray, similarity: NDArray, kappa: float) -> NDArray:
-    """log G + kappa log K; -inf where K is 0."""
-    near = similarity > 0
-    return np.where(near, kernel + kappa * np.log(np.where(near, similarity, 1.0)), -np.inf)
-
-
-def balance(kernel: NDArray, similarity: NDArray) -> float:
+def balance(kernel: NDArray, log_similarity: NDArray) -> float:
     """kappa = IQR(log G) / IQR(log K): both terms spread alike on the calibration rows."""
-    near = similarity > 0
-    spread = interquartile_range(np.log(similarity[near]))
-    return interquartile_range(kernel[near]) / spread if spread > 0 else 1.0
+    there = np.isfinite(kernel)
+    spread = interquartile_range(log_similarity[there])
+    return interquartile_range(kernel[there]) / spread if spread > 0 else 1.0
 
 
 def logistic_scale(scores: NDArray) -> float:

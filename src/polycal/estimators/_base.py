@@ -231,10 +231,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 mass = kernel.ratios @ self.priors_
             gate = GaussianGate(self._gaussians, self._n_samples, floor, np.log(mass))
         else:
-            kernel_height = _gate.best_kernel(self._gaussians, held.X, near)
-            top = near.similarity[:, 0]
-            kappa = 0.0 if self.distance == "euclidean" else _gate.balance(kernel_height, top)
-            scale = _gate.logistic_scale(_gate.geodesic_score(kernel_height, top, kappa))
+            kernel_height, log_similarity = _gate.neighbourhood(self._gaussians, held.X, near)
+            geodesic = self.distance == "geodesic"
+            kappa = _gate.balance(kernel_height, log_similarity) if geodesic else 0.0
+            scale = _gate.logistic_scale(kernel_height + kappa * log_similarity)
             gate = GeodesicGate(self._gaussians, self._n_samples, floor, kappa, scale)
         if self.floor != "auto":
             return gate

@@ -21,7 +21,7 @@ from ._select import select_row
 
 # One visit to a stored mode through the index costs about as much as this many
 # comparisons of the vectorised scan (benchmarks/speed_forest.py --crossover measures it).
-VISIT_COST = 16.0
+VISIT_COST = 20.0
 # Four-byte members in a cache line of 64 bytes.
 MEMBERS_PER_LINE = 16
 NO_ROWS, NO_IDS = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
