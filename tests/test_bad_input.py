@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import small_forest, small_network
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
@@ -10,8 +11,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from polycal import GeodesicCalibrator, KernelDensityForest
+from polycal._optional import optional
+from polycal.metrics import expected_calibration_error
 
 
 @pytest.fixture
@@ -122,6 +127,34 @@ def test_frozen_parent_with_other_features(blobs):
         GeodesicCalibrator(FrozenEstimator(parent)).fit(X[:, :3], y)
 
 
+def test_frozen_parent_with_columns_in_another_order(iris):
+    X, y = iris
+    table = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    parent = small_forest().fit(table, y)
+    with pytest.raises(ValueError, match="feature names.*same columns in the same order"):
+        GeodesicCalibrator(FrozenEstimator(parent)).fit(table[["d", "c", "b", "a"]], y)
+
+
+def test_pipelines_and_classes_get_a_remedy(blobs):
+    X, y = blobs
+    with pytest.raises(TypeError, match="put the calibrator around its last step"):
+        GeodesicCalibrator(make_pipeline(StandardScaler(), small_network())).fit(X, y)
+    with pytest.raises(TypeError, match=r"Use RandomForestClassifier\(\)"):
+        GeodesicCalibrator(RandomForestClassifier).fit(X, y)
+
+
+def test_ece_refuses_labels_that_are_not_columns():
+    with pytest.raises(ValueError, match="searchsorted"):
+        expected_calibration_error(["a", "b"], [[0.5, 0.5], [0.1, 0.9]])
+    with pytest.raises(ValueError, match="2 rows"):
+        expected_calibration_error([0, 1, 1], [[0.5, 0.5], [0.1, 0.9]])
+
+
+def test_missing_extra_names_its_install_line():
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "polycal\[torch\]"'):
+        optional("a_module_that_is_not_there", "torch")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -130,6 +163,7 @@ def test_frozen_parent_with_other_features(blobs):
         (lambda w: w * 0, "non-zero"),
         (lambda w: w[:-1], "inconsistent numbers of samples"),
         (lambda w: np.stack([w, w]), "1D"),
+        (lambda w: "balanced", "sample_weight must hold one number for each row; got 'balanced'"),
     ],
 )
 def test_weights(change, message, blobs):
@@ -157,6 +191,7 @@ def test_weights(change, message, blobs):
         ({"prior": [0.5, 0.6]}, "prior must sum to 1.*Divide"),
         ({"prior": [1.0]}, "prior must hold one probability for each of the 2 classes"),
         ({"prior": [0.0, 1.0]}, "prior must be positive"),
+        ({"prior": {0: 0.5, 1: 0.5}}, "prior must hold one probability for each class"),
     ],
 )
 def test_parameters(parameters, message, blobs):

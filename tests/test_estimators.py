@@ -181,6 +181,12 @@ def test_same_seed_same_result(blobs):
     assert_array_equal(a, b)
 
 
+def test_the_default_parent_follows_random_state(blobs):
+    X, y = blobs
+    a, b = (GeodesicCalibrator(random_state=3).fit(X, y).predict_proba(X) for _ in range(2))
+    assert_array_equal(a, b)
+
+
 def test_threads_do_not_change_the_result(blobs):
     X, y = blobs
     results = [

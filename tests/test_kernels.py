@@ -17,7 +17,6 @@ from polycal._types import ActivationModes
 from polycal.kernels import (
     Effort,
     ForestIndex,
-    HeldOut,
     NetworkIndex,
     Search,
     build_index,
@@ -200,34 +199,15 @@ def test_queries_without_any_agreement(kind):
 
 
 @pytest.mark.parametrize("kind", INDEXES)
-def test_held_out_rows_leave_their_own_label_out(kind):
-    """Equal to removing each row in turn and building the index again."""
+def test_modes_without_counts_do_not_set_the_maximum(kind):
+    """Rows of a fold are taken out of the counts; their modes stay in the index."""
     rng = np.random.default_rng(4)
-    rows = modes_for(kind, rng, 30)
-    rows = rows.append(rows[:10])  # ten polytopes with two rows
-    y, weight = rng.integers(0, 3, 40), rng.uniform(0.3, 2, 40)
-    one_hot = np.eye(3)[y] * weight[:, None]
-    distinct, owner = rows.distinct()
-    counts = np.zeros((len(distinct), 3))
-    np.add.at(counts, owner, one_hot)
-    exponents = np.array([0.5, 30.0])
-    # Stored behind other modes, as the calibration rows are.
-    other = modes_for(kind, rng, 5)
-    other_counts = rng.uniform(0.1, 1, (5, 3))
-    sums = INDEXES[kind](other.append(distinct)).class_sums(
-        rows,
-        np.concatenate([other_counts, counts]),
-        exponents,
-        EFFORT,
-        held_out=HeldOut(y, weight, first=5),
-    )
-    for i in range(40):
-        rest = np.delete(np.arange(40), i)
-        K = reference.similarity(rows[[i]], other.append(rows[rest]))
-        for e, exponent in enumerate(exponents):
-            left = np.concatenate([other_counts, one_hot[rest]])
-            expected = reference.class_sums(K, left, exponent)[0]
-            assert_allclose(sums[e, i], expected, rtol=1e-8, atol=1e-12)
+    stored = modes_for(kind, rng, 30)
+    counts = rng.uniform(0.1, 1, (30, 3))
+    counts[:10] = 0.0
+    sums = INDEXES[kind](stored).class_sums(stored[:10], counts, np.array([60.0]), EFFORT)
+    K = reference.similarity(stored[:10], stored[10:])
+    assert_allclose(sums[0], reference.class_sums(K, counts[10:], 60.0), rtol=1e-8)
 
 
 def test_large_exponents_do_not_underflow():

@@ -95,7 +95,7 @@ def test_smoothed_ratios_equal_their_definition():
 
 
 def test_distinct_compares_integers():
-    """Two modes that differ in one of 5000 bits are two polytopes (K > 0.9999)."""
+    """Two modes that differ in one of 20,000 bits are two polytopes (K > 0.9999)."""
     bits = np.zeros((2, 20000), dtype=bool)
     bits[1, 7] = True
     assert len(ActivationModes.from_bits([bits]).distinct()[0]) == 2

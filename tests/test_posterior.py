@@ -254,7 +254,7 @@ def test_confidence_map_goes_half_way_to_isotonic_regression():
     moved = np.exp(fit_confidence(np.log(P), y, np.ones(3000))(np.log(P)))
     assert_allclose(moved.sum(axis=1), 1)
     assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
-    # Where many rows support the regression, and 3/4 of the confidence is above 1/3.
+    # Where many rows support the regression, and 3/4 of the confidence is within reach.
     inner = (P.max(axis=1) > 0.6) & (P.max(axis=1) < 0.95)
     assert_allclose(moved.max(axis=1)[inner], 0.75 * P.max(axis=1)[inner], atol=0.06)
 
@@ -262,12 +262,13 @@ def test_confidence_map_goes_half_way_to_isotonic_regression():
 def test_with_confidence_reaches_its_target_and_keeps_the_order():
     rng = np.random.default_rng(1)
     P = rng.dirichlet(np.ones(5), 200)
-    target = rng.uniform(0.25, 0.999, 200)
+    limits = [(P**t / (P**t).sum(axis=1, keepdims=True)).max(axis=1) for t in (0.5, 2.0)]
+    target = rng.uniform(*limits)
     moved = np.exp(with_confidence(np.log(P), target))
     assert_allclose(moved.max(axis=1), target, atol=1e-9)
     assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
-    tied = with_confidence(np.log([[0.4, 0.4, 0.2]]), np.array([0.2]))
-    assert_allclose(np.exp(tied), [[1 / 3] * 3], atol=1e-5)
+    for far, limit in zip((0.0, 1.0), limits, strict=True):  # at most twofold
+        assert_allclose(np.exp(with_confidence(np.log(P), np.full(200, far))).max(axis=1), limit)
 
 
 @pytest.mark.parametrize("target", [1e-3, 0.02, 0.3, 15.0, 900.0])
@@ -286,3 +287,52 @@ def test_gamma_grid_widens_to_the_optimum(target):
 def test_normalize_gives_the_prior_where_there_is_no_mass():
     prior = np.array([0.3, 0.7])
     assert_allclose(normalize(np.array([[2.0, 6.0], [0.0, 0.0]]), prior), [[0.25, 0.75], prior])
+
+
+@pytest.mark.parametrize("depth", [1, None], ids=["stumps", "deep"])
+def test_labels_without_signal_give_about_the_prior(depth):
+    """No confidence is invented: calibration rows do not see a trace of their own label."""
+    losses, confidences = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(1200, 3)), np.arange(1200) % 2
+        parent = small_forest(max_depth=depth, random_state=seed)
+        model = GeodesicCalibrator(parent, random_state=seed).fit(X[:800], y[:800])
+        P = model.predict_proba(X[800:])
+        losses.append(-np.log(P[np.arange(400), y[800:]]).mean())
+        confidences.append(P.max(axis=1).mean())
+    assert np.mean(losses) < np.log(2) + 0.01
+    assert np.mean(confidences) < 0.56
+
+
+def test_constant_features_give_the_prior():
+    X, y = np.ones((200, 3)), np.arange(200) % 2
+    model = GeodesicCalibrator(small_forest(), random_state=0).fit(X, y)
+    assert_allclose(model.predict_proba(X[:1]), [[0.5, 0.5]], atol=0.02)
+
+
+@pytest.mark.parametrize("posterior", ["pooled", "parent", "kernel"])
+def test_class_shares_of_the_calibration_rows_do_not_matter(posterior):
+    """X half and half, X_cal 90 / 10: the answer follows ``prior``, whatever X_cal holds."""
+    X, y = make_classification(6000, n_features=6, n_informative=4, class_sep=0.7, random_state=1)
+    few = np.flatnonzero(y[2000:4000] == 1)[:90] + 2000
+    held = np.r_[np.flatnonzero(y[2000:4000] == 0)[:810] + 2000, few]
+    new = np.r_[np.flatnonzero(y[4000:] == 0)[:810], np.flatnonzero(y[4000:] == 1)[:90]] + 4000
+    model = GeodesicCalibrator(small_forest(n_estimators=50), posterior=posterior, prior=[0.9, 0.1])
+    model.fit(X[:2000], y[:2000], X_cal=X[held], y_cal=y[held])
+    assert model.predict_proba(X[new])[:, 1].mean() == pytest.approx(0.1, abs=0.03)
+    even = GeodesicCalibrator(small_forest(n_estimators=50), posterior=posterior)
+    even.fit(X[:2000], y[:2000], X_cal=X[held], y_cal=y[held])
+    assert even.priors_[1] == pytest.approx(0.5, abs=0.02)
+    assert even.predict_proba(X[4000:])[:, 1].mean() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("gate", ["geodesic", "gaussian"])
+def test_no_shared_leaf_closes_the_gate(gate, blobs):
+    X, y = blobs
+    frozen = FrozenEstimator(small_forest(n_estimators=3).fit(X[:300], y[:300]))
+    model = GeodesicCalibrator(frozen, gate=gate)
+    model.fit(X[300:320], y[300:320], X_cal=X[320:450], y_cal=y[320:450])
+    alone = model.nearest(X[450:])[0][:, 0] == 0
+    assert alone.any()
+    assert (model.in_distribution(X[450:])[alone] == 0).all()

@@ -13,8 +13,9 @@ from sklearn.isotonic import IsotonicRegression
 
 # Bisection steps for the temperature of each row: 2^-60 of its range is below rounding.
 STEPS = 60
-# Log of the largest change of temperature, either way.
-LOG_RANGE = math.log(1e6)
+# A row is sharpened or flattened at most twofold: an isotonic step over rows of nearly equal
+# confidence is mostly chance.
+LOG_RANGE = math.log(2.0)
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ def fit_confidence(log_proba: NDArray, y: NDArray, weight: NDArray) -> Confidenc
 def with_confidence(log_proba: NDArray, target: NDArray) -> NDArray:
     """Rows p^t / sum p^t whose highest probability is the target, by bisection on log t.
 
-    A target below 1 / (number of classes that share the highest probability) cannot be
-    reached and gives the flattest row.
+    t stays between 1/2 and 2; a target beyond that gives the nearest row within.
     """
     temper = np.empty(len(log_proba))
     _solve(log_proba, target, temper)

@@ -37,13 +37,17 @@ class Gate:
 
 @dataclass(frozen=True)
 class GaussianGate(Gate):
-    """The paper: f = G(x; r*) times the mass of r*, sum_y prior_y R_r*y."""
+    """The paper: f = G(x; r*) times the mass of r*, which is sum_y prior_y R_r*y.
+
+    Without smoothed ratios R (the pooled and the parent's posterior) it is n_r* / n.
+    """
 
     log_mass: NDArray  # (n_polytopes,)
 
     def log_f(self, X: NDArray, near: Near) -> NDArray:
         nearest = near.index[:, :1]
-        return (self.gaussians.log_density(X, nearest) + self.log_mass[nearest])[:, 0]
+        log_f = (self.gaussians.log_density(X, nearest) + self.log_mass[nearest])[:, 0]
+        return np.where(near.similarity[:, 0] > 0, log_f, -np.inf)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from ._confidence import ConfidenceMap, fit_confidence
-from ._smoothing import PolytopeRatios, QueryRatios, choose_gamma, exponents
+from ._smoothing import Folds, PolytopeRatios, QueryRatios, choose_gamma, exponents
 from ._types import ActivationModes, Near
-from .kernels import Effort, HeldOut
+from .kernels import Effort
 from .metrics import expected_calibration_error
 
+# Parts that the calibration rows are cut into, so that none sees its own label.
+N_FOLDS = 5
 # Each source enters the pool in these views; the first two may not have negative weights.
 VIEWS = ("log p", "-log(1 - p)", "p")
 # Precision of the Gaussian prior on the pool's free terms: one unit of log odds.
@@ -45,8 +47,9 @@ class Posterior:
     kernel: QueryRatios | PolytopeRatios | None
     gamma: float | None
     pool: Pool | None
-    train_prior: NDArray
-    prior: NDArray
+    train_prior: NDArray  # of the evidence
+    fitted_prior: NDArray  # that the pool was fitted under
+    prior: NDArray  # where the model is used
     n_rows: int
 
     def log_proba(
@@ -61,7 +64,7 @@ class Posterior:
                 log_pi = np.log(sources[0])
         else:
             log_pi = self.pool(np.stack([self._views(proba) for proba in sources]))
-        return shift_prior(log_pi, self.train_prior, self.prior)
+        return shift_prior(log_pi, self.fitted_prior, self.prior)
 
     @property
     def wanted(self) -> dict[str, NDArray]:
@@ -94,7 +97,8 @@ class CalibrationRows:
     parent_proba: NDArray
     y: NDArray
     weight: NDArray
-    first_stored: int  # where the index stores these rows' own modes, if it does
+    stored: NDArray  # which stored mode of the evidence each row went into
+    n_stored: int
 
 
 def fit_posterior(
@@ -111,11 +115,12 @@ def fit_posterior(
 ) -> Posterior:
     """Choose gamma (unless given) and the pool by their loss on the calibration rows."""
     y, weight = rows.y, rows.weight
+    held_prior = np.bincount(y, weight) / weight.sum()
     parent = views_of(rows.parent_proba, train_prior, n_rows)
     if kernel is None:
         pool, _ = fit_pool(parent[None], y, weight, train_prior)
-        return Posterior(None, None, pool, train_prior, prior, n_rows)
-    held_out = HeldOut(y, weight, rows.first_stored)
+        return Posterior(None, None, pool, train_prior, held_prior, prior, n_rows)
+    folds = make_folds(rows, train_prior)
 
     def judge(proba: NDArray) -> tuple[Pool | None, float]:
         """The pool for one gamma's kernel posterior, and the loss to choose gamma by."""
@@ -131,14 +136,34 @@ def fit_posterior(
         return pool, float(loss)
 
     def losses(gammas: NDArray) -> NDArray:
-        probas = kernel.proba(rows.modes, rows.near, gammas, effort, held_out)
+        probas = kernel.proba(rows.modes, rows.near, gammas, effort, folds)
         return np.array([judge(proba)[1] for proba in probas])
 
     if gamma is None:
         gamma = choose_gamma(losses)
     fitted = kernel.at(gamma, effort)
-    proba = fitted.proba(rows.modes, rows.near, np.array([gamma]), effort, held_out)[0]
-    return Posterior(fitted, gamma, judge(proba)[0], train_prior, prior, n_rows)
+    proba = fitted.proba(rows.modes, rows.near, np.array([gamma]), effort, folds)[0]
+    fitted_prior = held_prior if pooled else train_prior
+    return Posterior(fitted, gamma, judge(proba)[0], train_prior, fitted_prior, prior, n_rows)
+
+
+def make_folds(rows: CalibrationRows, prior: NDArray) -> Folds:
+    """Calibration rows in N_FOLDS parts with equal class shares, and what each part counts.
+
+    A row must not see its own label. Leaving out that row alone would leave a trace of it:
+    the remaining labels lean to the other classes. Leaving out a stratified part does not.
+    """
+    fold = np.empty(len(rows.y), dtype=int)
+    for code in range(len(prior)):
+        members = np.flatnonzero(rows.y == code)
+        fold[members] = np.arange(len(members)) % N_FOLDS
+    folds = []
+    for number in np.unique(fold):
+        members = np.flatnonzero(fold == number)
+        own = np.zeros((rows.n_stored, len(prior)))
+        np.add.at(own, (rows.stored[members], rows.y[members]), rows.weight[members])
+        folds.append((members, own))
+    return folds
 
 
 def views_of(proba: NDArray, prior: NDArray, n_rows: int) -> NDArray:

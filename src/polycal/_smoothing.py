@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from sklearn import get_config
 
 from ._types import ActivationModes, Near
-from .kernels import Effort, HeldOut, KernelIndex
+from .kernels import Effort, KernelIndex
 
 # gamma log n is the exponent: 0.01 leaves the weights nearly flat, 20 leaves little but
 # the most similar polytope. The grid grows by whole steps while its best point is an edge.
 FIRST_GRID = 0.01 * 2.0 ** np.arange(12)
 STEPS_AT_EDGE = 3
 GAMMA_LIMITS = (1e-4, 1e4)
+
+
+# Rows of each fold, and the counts that they put into the evidence.
+Folds = list[tuple[NDArray, NDArray]]
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class Evidence:
 class QueryRatios:
     """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: the query's own weights.
 
-    The evidence holds the labels of the calibration rows too; while calibrating, each row
-    leaves its own label out.
+    Labels of the calibration rows are evidence too. While calibrating, the rows of each fold
+    see the evidence without that fold.
     """
 
     evidence: Evidence
@@ -45,14 +49,19 @@ class QueryRatios:
         near: Near,
         gammas: NDArray,
         effort: Effort,
-        held_out: HeldOut | None = None,
+        folds: Folds | None = None,
     ) -> NDArray:
         """Shape (n_gammas, n_queries, n_classes); ``near.sums`` is used when it is there."""
-        sums = near.sums
-        if sums is None:
-            index, counts = self.evidence.index, self.evidence.counts
-            exponent = exponents(gammas, self.n_samples)
-            sums = index.class_sums(modes, counts, exponent, effort, held_out=held_out)
+        index, counts = self.evidence.index, self.evidence.counts
+        exponent = exponents(gammas, self.n_samples)
+        if folds is None:
+            sums = near.sums
+            if sums is None:
+                sums = index.class_sums(modes, counts, exponent, effort)
+            return normalize(sums, self.prior)
+        sums = np.empty((len(gammas), len(modes), counts.shape[1]))
+        for rows, own in folds:
+            sums[:, rows] = index.class_sums(modes[rows], counts - own, exponent, effort)
         return normalize(sums, self.prior)
 
     def at(self, gamma: float, effort: Effort) -> QueryRatios:
@@ -77,7 +86,7 @@ class PolytopeRatios:
         near: Near,
         gammas: NDArray,
         effort: Effort,
-        held_out: HeldOut | None = None,
+        folds: Folds | None = None,
     ) -> NDArray:
         """Shape (n_gammas, n_queries, n_classes)."""
         nearest = near.index[:, 0]

@@ -47,6 +47,13 @@ def auto_or_number(**named: object) -> None:
             raise ValueError(f'{name} must be "auto" or a number; got {value!r}.')
 
 
+def _as_floats(values: object, name: str, expected: str) -> NDArray:
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold {expected}; got {values!r}.") from error
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
@@ -55,7 +62,7 @@ def check_weights(sample_weight: object, X: NDArray) -> NDArray:
     """Weights of shape (n_samples,), finite and not negative, scaled to mean 1 over rows in use."""
     if sample_weight is None:
         return np.ones(len(X))
-    weight = np.asarray(sample_weight, dtype=float)
+    weight = _as_floats(sample_weight, "sample_weight", "one number for each row")
     if weight.ndim == 0:
         weight = np.full(len(X), float(weight))
     if weight.ndim != 1:
@@ -80,7 +87,7 @@ def check_weights(sample_weight: object, X: NDArray) -> NDArray:
 
 def check_prior(prior: object, classes: NDArray) -> NDArray:
     """A positive probability for each class, in the order of ``classes_``."""
-    values = np.asarray(prior, dtype=float)
+    values = _as_floats(prior, "prior", "one probability for each class, in order")
     if values.shape != classes.shape:
         raise ValueError(
             f"prior must hold one probability for each of the {len(classes)} classes "

@@ -35,6 +35,11 @@ def expected_calibration_error(
     0.3
     """
     y, P = np.asarray(y), np.asarray(P, dtype=float)
+    if y.shape != P.shape[:1] or not np.isin(y, np.arange(P.shape[-1])).all():
+        raise ValueError(
+            f"y must hold a column of P (0 to {P.shape[-1] - 1}) for each of its {len(P)} rows. "
+            "For other labels use np.searchsorted(model.classes_, y)."
+        )
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
     confidence = P.max(axis=1)
     gap = weight * (confidence - (P.argmax(axis=1) == y))

@@ -95,16 +95,17 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
         self._check_parameters()
         rows, held = self._input_rows(X, y, sample_weight, X_cal, y_cal)
-        train_prior = np.bincount(rows.y, rows.weight) / rows.weight.sum()
-        given = None if self.prior is None else _validation.check_prior(self.prior, self.classes_)
-        self.priors_ = train_prior if given is None else given
+        if self.prior is not None:
+            self.priors_ = _validation.check_prior(self.prior, self.classes_)
         self._fit_parent(rows, weighted=sample_weight is not None)
         self._n_samples = len(rows)
 
         # X -> modes -> polytopes, and a Gaussian for each
         modes, parent_proba = self._parent.read(held.raw)
         self.polytopes_ = self._polytopes(self._parent.read(rows.raw)[0], rows)
-        kernel = self._make_kernel(train_prior, self._polytopes(modes, held))
+        held_polytopes = self._polytopes(modes, held)
+        train_prior = np.bincount(rows.y, rows.weight) / rows.weight.sum()
+        kernel = self._make_kernel(train_prior, held_polytopes)
         self._index = kernel.evidence.index
         self._gaussians = Gaussians.from_variance(self.polytopes_.mean, self._variance())
 
@@ -112,7 +113,15 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         near = self._find_nearest(modes, held.X)
         self._posterior = fit_posterior(
             None if self.posterior == "parent" else kernel,
-            CalibrationRows(modes, near, parent_proba, held.y, held.weight, len(self.polytopes_)),
+            CalibrationRows(
+                modes,
+                near,
+                parent_proba,
+                held.y,
+                held.weight,
+                stored=len(self.polytopes_) + modes.distinct()[1],
+                n_stored=len(self.polytopes_) + len(held_polytopes),
+            ),
             pooled=self.posterior == "pooled",
             gamma=None if isinstance(self.gamma, str) else float(self.gamma),
             scoring=self.scoring,
@@ -162,6 +171,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if (weight == 0).any():
             rows = rows.take(np.flatnonzero(weight))
         rows = replace(rows, y=np.searchsorted(self.classes_, rows.y))
+        self.priors_ = np.bincount(rows.y, rows.weight) / rows.weight.sum()
         if X_cal is None:
             return split_rows(rows, self.classes_, self.calibration_size, self.random_state)
         values, y_cal = validate_data(self, X_cal, y_cal, dtype=np.float64, reset=False)
@@ -180,6 +190,13 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 raise ValueError(
                     f"the frozen estimator knows the classes {list(self.estimator_.classes_)}, "
                     f"y holds {self.classes_.tolist()}. Give rows of exactly its classes."
+                )
+            names = getattr(self.estimator_, "feature_names_in_", None)
+            given = getattr(self, "feature_names_in_", None)
+            if names is not None and given is not None and not np.array_equal(names, given):
+                raise ValueError(
+                    f"X has the feature names {list(given)}; the frozen estimator was fitted on "
+                    f"{list(names)}. Give the same columns in the same order."
                 )
             if self.estimator_.n_features_in_ != self.n_features_in_:
                 raise ValueError(
@@ -303,10 +320,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         Ties: highest similarity, then highest Gaussian log density, then lowest index.
         """
-        modes, _, values = self._query(X)
+        check_is_fitted(self, "polytopes_")
         _validation.count(k=k)
         if k > len(self.polytopes_):
             raise ValueError(f"k must be at most {len(self.polytopes_)}, the polytopes; got {k}.")
+        modes, _, values = self._query(X)
         if self.distance == "euclidean":
             _, index = euclidean_nearest(values, self._gaussians, k, self._effort)
             return pair_similarity(modes, self.polytopes_.modes, index, self._effort), index

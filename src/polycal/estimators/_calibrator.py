@@ -53,11 +53,11 @@ class GeodesicCalibrator(BaseCalibrator):
     calibration_size : float, default=0.3
     prior : array-like of shape (n_classes,), default=None
         Class priors where the model will be used, in the order of ``classes_``; posterior
-        and far limit follow them. None: the weighted class shares of the rows in ``fit``.
+        and far limit follow them. None: the weighted class shares of X in ``fit``.
     n_jobs : int, default=None
-        Threads for the passes of polycal; the parent keeps its own setting.
+        Threads for the passes of polycal; a given parent keeps its own setting.
     random_state : int, RandomState instance or None, default=None
-        Draws the calibration rows.
+        Draws the calibration rows, and seeds the forest when ``estimator`` is None.
     verbose : int, default=0
         1 shows progress bars for long passes.
 
@@ -139,4 +139,6 @@ class GeodesicCalibrator(BaseCalibrator):
         self.estimator = estimator
 
     def _make_parent(self) -> Any:
-        return RandomForestClassifier() if self.estimator is None else self.estimator
+        if self.estimator is not None:
+            return self.estimator
+        return RandomForestClassifier(n_jobs=self.n_jobs, random_state=self.random_state)

@@ -4,7 +4,7 @@
 """
 
 from .._types import ActivationModes
-from ._base import Effort, HeldOut, KernelIndex, Search
+from ._base import Effort, KernelIndex, Search
 from ._euclidean import euclidean_nearest, pair_similarity
 from ._forest import ForestIndex
 from ._network import NetworkIndex
@@ -12,7 +12,6 @@ from ._network import NetworkIndex
 __all__ = [
     "Effort",
     "ForestIndex",
-    "HeldOut",
     "KernelIndex",
     "NetworkIndex",
     "Search",

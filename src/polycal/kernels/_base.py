@@ -22,18 +22,6 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """Label and weight that each query itself put into the stored counts, to be left out."""
-
-    label: NDArray  # (n_queries,)
-    weight: NDArray  # (n_queries,)
-    first: int = 0  # the stored modes of such queries begin here
-
-    def __getitem__(self, rows: slice) -> HeldOut:
-        return HeldOut(self.label[rows], self.weight[rows], self.first)
-
-
-@dataclass(frozen=True)
 class Search:
     """What ``nearest`` looks for among the stored modes."""
 
@@ -130,23 +118,16 @@ class KernelIndex(ABC):
         counts: NDArray,
         exponents: NDArray,
         effort: Effort,
-        *,
-        held_out: HeldOut | None = None,
     ) -> NDArray:
         """All exponents in one pass over the pairs.
 
         Returns sum over s of (K(x, s) / max K)^exponent counts[s], shape
         (n_exponents, n_queries, n_classes). Dividing by the maximum keeps large exponents
-        from underflow; for queries that are stored, max K is 1. A query that shares no
-        symbol with any stored mode has zeros.
+        from underflow; the maximum is over stored modes that have counts. A query that
+        shares no symbol with any of those has zeros.
         """
-
-        def block(rows: slice) -> NDArray:
-            own = None if held_out is None else held_out[rows]
-            return self._class_sums_block(queries[rows], counts, exponents, own)
-
         blocks = map_blocks(
-            block,
+            lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),
             self._class_sums_bytes(counts, exponents),
             n_jobs=effort.n_jobs,
@@ -161,14 +142,6 @@ class KernelIndex(ABC):
 
     @abstractmethod
     def _class_sums_block(
-        self,
-        queries: ActivationModes,
-        counts: NDArray,
-        exponents: NDArray,
-        held_out: HeldOut | None,
+        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
     ) -> NDArray:
         """Class sums of one block."""
-
-
-# A polytope's count minus its only row leaves rounding of this relative size, not a row.
-ROUNDING = 1e-9

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .._blocks import map_blocks
 from .._types import ActivationModes, Near
-from ._base import ROUNDING, Effort, HeldOut, KernelIndex, Search
+from ._base import Effort, KernelIndex, Search
 from ._select import select_row
 
 # One visit to a stored mode through the index costs about as much as this many
@@ -137,19 +137,9 @@ class ForestIndex(KernelIndex):
         return 8.0 * ((n_trees + 1) * (counts.shape[1] + 3) + len(exponents) * counts.shape[1])
 
     def _class_sums_block(
-        self,
-        queries: ActivationModes,
-        counts: NDArray,
-        exponents: NDArray,
-        held_out: HeldOut | None,
+        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
     ) -> NDArray:
-        table = self._survey(queries, counts)
-        if held_out is not None:
-            rows, weight = np.arange(len(queries)), held_out.weight
-            own = table[:, -1]  # all leaves shared: the query's own polytope, and equal ones
-            own[rows, held_out.label] -= weight
-            own[own.sum(axis=1) <= ROUNDING * weight] = 0.0
-        return _table_sums(table, exponents)
+        return _table_sums(self._survey(queries, counts), exponents)
 
 
 def _table_sums(table: NDArray, exponents: NDArray) -> NDArray:

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from .._types import WORD_STEP, ActivationModes, Near
-from ._base import ROUNDING, HeldOut, KernelIndex, Search
+from ._base import KernelIndex, Search
 from ._select import select_row
 
 TILE = 128
@@ -55,43 +55,26 @@ class NetworkIndex(KernelIndex):
         g = search.gaussians
         near = K[:, : search.among]
         _select_rows(near, search.fill, X, g.mean, g.precision, g.log_norm, sim, ids)
-        sums = None if counts is None else _power_sums(K, counts, exponents, None)
+        sums = None if counts is None else _power_sums(K, counts, exponents)
         return Near(sim, ids, sums)
 
     def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
         return 8.0 * (3 * len(self.modes) + len(exponents) * counts.shape[1])
 
     def _class_sums_block(
-        self,
-        queries: ActivationModes,
-        counts: NDArray,
-        exponents: NDArray,
-        held_out: HeldOut | None,
+        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
     ) -> NDArray:
-        return _power_sums(self._similarity_block(queries), counts, exponents, held_out)
+        return _power_sums(self._similarity_block(queries), counts, exponents)
 
 
-def _power_sums(
-    K: NDArray, counts: NDArray, exponents: NDArray, held_out: HeldOut | None
-) -> NDArray:
+def _power_sums(K: NDArray, counts: NDArray, exponents: NDArray) -> NDArray:
     """sum_s (K / max K)^exponent counts[s] for each exponent."""
     with np.errstate(divide="ignore"):
         log_K = np.log(K)
-    rows = np.arange(len(K))
-    own_weight = np.zeros(len(K))
-    if held_out is not None:
-        # K = 1 only for the stored mode that equals the query: its own polytope.
-        own = held_out.first + K[:, held_out.first :].argmax(axis=1)
-        rest = counts[own].sum(axis=1) - held_out.weight
-        alone = rest <= ROUNDING * held_out.weight
-        log_K[rows[alone], own[alone]] = -np.inf
-        own_weight = np.where(alone, 0.0, held_out.weight)
+    log_K[:, counts.sum(axis=1) == 0] = -np.inf
     log_top = log_K.max(axis=1, keepdims=True)
     log_K -= np.where(np.isfinite(log_top), log_top, 0.0)
-    sums = np.stack([np.exp(e * log_K) @ counts for e in exponents])
-    if held_out is not None:
-        sums[:, rows, held_out.label] -= own_weight
-    return sums
+    return np.stack([np.exp(e * log_K) @ counts for e in exponents])
 
 
 @intrinsic
