@@ -247,16 +247,16 @@ def test_prior_shift_is_bayes_rule():
 
 def test_confidence_map_goes_half_way_to_isotonic_regression():
     rng = np.random.default_rng(0)
-    P = rng.dirichlet([1, 1, 1], 3000)
-    # Right half as often as the confidence says.
-    right = rng.random(3000) < P.max(axis=1) / 2
+    P = rng.dirichlet([1, 1, 1], 6000)
+    # Right eight times as often in ten as the confidence says.
+    right = rng.random(6000) < 0.8 * P.max(axis=1)
     y = np.where(right, P.argmax(axis=1), P.argmin(axis=1))
-    moved = np.exp(fit_confidence(np.log(P), y, np.ones(3000))(np.log(P)))
+    moved = np.exp(fit_confidence(np.log(P), y, np.ones(6000))(np.log(P)))
     assert_allclose(moved.sum(axis=1), 1)
     assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
-    # Where many rows support the regression, and 3/4 of the confidence is within reach.
-    inner = (P.max(axis=1) > 0.6) & (P.max(axis=1) < 0.95)
-    assert_allclose(moved.max(axis=1)[inner], 0.75 * P.max(axis=1)[inner], atol=0.06)
+    # Where many rows support the regression.
+    inner = (P.max(axis=1) > 0.5) & (P.max(axis=1) < 0.9)
+    assert_allclose(moved.max(axis=1)[inner], 0.9 * P.max(axis=1)[inner], atol=0.04)
 
 
 def test_with_confidence_reaches_its_target_and_keeps_the_order():
@@ -301,8 +301,9 @@ def test_labels_without_signal_give_about_the_prior(depth):
         P = model.predict_proba(X[800:])
         losses.append(-np.log(P[np.arange(400), y[800:]]).mean())
         confidences.append(P.max(axis=1).mean())
-    assert np.mean(losses) < np.log(2) + 0.01
-    assert np.mean(confidences) < 0.56
+    # The pool has 8 free numbers and 240 calibration rows: 8 / (2 * 240) = 0.017 is chance.
+    assert np.mean(losses) < np.log(2) + 0.017 + 0.01
+    assert np.mean(confidences) < 0.57
 
 
 def test_constant_features_give_the_prior():
