@@ -18,10 +18,11 @@ def select_row(sim, ids, n, x, mean, precision, log_norm, keep, out_sim, out_ids
     """
     k, among = len(out_sim), len(log_norm)
     top = np.full(k, -np.inf)
+    kth = -np.inf
     kept = 0
     for j in range(n):
         s = sim[j]
-        if s >= top[k - 1] and ids[j] < among:
+        if s >= kth and ids[j] < among:
             keep[kept] = j
             kept += 1
             place = k - 1
@@ -30,13 +31,14 @@ def select_row(sim, ids, n, x, mean, precision, log_norm, keep, out_sim, out_ids
                 place -= 1
             if s > top[place]:
                 top[place] = s
+                kth = top[k - 1]
     density = np.empty(k)
     out_sim[:] = 0.0
     out_ids[:] = -1
     filled = 0
     for j in keep[:kept]:
         s = sim[j]
-        if s < top[k - 1]:
+        if s < kth:
             continue
         r = np.int64(ids[j])
         g = row_log_density(x, mean[r], precision[r], log_norm[r])
