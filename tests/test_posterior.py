@@ -22,7 +22,7 @@ from polycal._gate import (
 )
 from polycal._gaussian import Gaussians
 from polycal._posterior import decide, fit_pool, mixture, shift_prior, views_of
-from polycal._smoothing import choose_gamma, normalize
+from polycal._smoothing import choose_gamma, normalize, without
 from polycal._types import Near
 
 SETTINGS = {
@@ -282,6 +282,14 @@ def test_gamma_grid_widens_to_the_optimum(target):
     gamma = choose_gamma(loss)
     assert abs(np.log2(gamma / target)) <= 0.51  # the nearest point of a grid of factor 2
     assert len(asked) == len(set(asked))
+
+
+def test_counts_without_all_their_rows_are_exactly_zero():
+    """A rest of rounding at K = 1 would outweigh every real neighbour at a large gamma."""
+    weight = np.random.default_rng(0).uniform(0.1, 1, 50)
+    counts, own = np.array([[weight.sum(), 1.0]]), np.array([[weight[::-1].cumsum()[-1], 0.25]])
+    assert_array_equal(without(counts, own), [[0.0, 0.75]])
+    assert_array_equal(without(counts * 1.0, own * [[1 - 1e-15, 1]]), [[0.0, 0.75]])
 
 
 def test_normalize_gives_the_prior_where_there_is_no_mass():

@@ -16,6 +16,8 @@ from .kernels import Effort, KernelIndex
 # the most similar polytope. The grid grows by whole steps while its best point is an edge.
 FIRST_GRID = 0.01 * 2.0 ** np.arange(12)
 STEPS_AT_EDGE = 3
+# Far above the rounding of a sum of weights, far below the share of any row.
+ROUNDING = 1e-9
 GAMMA_LIMITS = (1e-4, 1e4)
 
 
@@ -61,7 +63,7 @@ class QueryRatios:
             return normalize(sums, self.prior)
         sums = np.empty((len(gammas), len(modes), counts.shape[1]))
         for rows, own in folds:
-            sums[:, rows] = index.class_sums(modes[rows], counts - own, exponent, effort)
+            sums[:, rows] = index.class_sums(modes[rows], without(counts, own), exponent, effort)
         return normalize(sums, self.prior)
 
     def at(self, gamma: float, effort: Effort) -> QueryRatios:
@@ -115,6 +117,12 @@ class PolytopeRatios:
 def exponents(gammas: NDArray, n_samples: int) -> NDArray:
     """gamma log n, the exponent of K."""
     return np.asarray(gammas, dtype=float) * np.log(n_samples)
+
+
+def without(counts: NDArray, own: NDArray) -> NDArray:
+    """Counts less those of some rows; what is left by rounding alone is no row."""
+    left = counts - own
+    return np.where(left > ROUNDING * counts, left, 0.0)
 
 
 def normalize(sums: NDArray, prior: NDArray) -> NDArray:
