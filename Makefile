@@ -21,6 +21,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 $(STAMP): pyproject.toml
+	@echo "Installing polycal and its tools into $(VENV): a minute or two, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[plot]" --group test --group lint

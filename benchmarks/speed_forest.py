@@ -18,6 +18,7 @@ import time
 from functools import partial
 
 import numpy as np
+from _clock import best_time
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -27,16 +28,6 @@ from polycal._types import ActivationModes
 from polycal.kernels import Effort, ForestIndex
 
 N_QUERIES = 2000
-REPEATS = 5
-
-
-def best_time(function) -> float:
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def make_data(n: int):

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 
 import faiss
 import numpy as np
+from _clock import best_time
 from scipy.spatial.distance import cdist
 
 from polycal._gaussian import Gaussians
@@ -23,16 +23,6 @@ from polycal.kernels import Effort, NetworkIndex, Search
 from polycal.kernels import _reference as reference
 
 LAYERS = (1000,) * 4
-REPEATS = 5
-
-
-def best_time(function, repeats: int = REPEATS) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def main() -> None:

@@ -154,9 +154,8 @@ def test_fast_paths_equal_the_reference(kind, memory, n_jobs):
         sums = index.class_sums(queries, counts, exponents, effort)
         # The first 90 modes are polytopes, the rest only carry labels; both in one look.
         first = Gaussians(*(part[:90] for part in vars(gaussians).values()))
-        both = index.nearest(
-            queries, X, Search(first, 10), effort, counts=counts, exponents=exponents
-        )
+        search = Search(first, 10, counts=counts, exponents=exponents)
+        both = index.nearest(queries, X, search, effort)
     similarity, order = reference.nearest(K[:, :90], log_density[:, :90], 10)
     assert_array_equal(both.index, order)
     assert_allclose(both.similarity, similarity, atol=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from ._types import Near
 
 
 @dataclass(frozen=True)
-class Gate:
+class Gate(ABC):
     """Turns the nearest polytopes into log f, and log f into alpha.
 
     Guarantees: alpha lies in [0, 1], is 0 where no symbol agrees with any polytope, and goes
@@ -25,8 +26,9 @@ class Gate:
     n_samples: int
     log_floor: float
 
+    @abstractmethod
     def log_f(self, X: NDArray, near: Near) -> NDArray:
-        raise NotImplementedError
+        """log f of each row, in the units of ``log_floor``."""
 
     def alpha(self, log_f: NDArray) -> NDArray:
         """f / (f + b / log n)."""

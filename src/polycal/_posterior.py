@@ -68,7 +68,7 @@ class Posterior:
 
     @property
     def wanted(self) -> dict[str, NDArray]:
-        """What ``KernelIndex.nearest`` should bring along for ``log_proba``."""
+        """What a ``Search`` should bring along for ``log_proba``."""
         if not isinstance(self.kernel, QueryRatios):
             return {}
         exponent = exponents(np.array([self.gamma]), self.kernel.n_samples)

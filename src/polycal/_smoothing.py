@@ -16,11 +16,9 @@ from .kernels import Effort, KernelIndex
 # the most similar polytope. The grid grows by whole steps while its best point is an edge.
 FIRST_GRID = 0.01 * 2.0 ** np.arange(12)
 STEPS_AT_EDGE = 3
+GAMMA_LIMITS = (1e-4, 1e4)
 # Far above the rounding of a sum of weights, far below the share of any row.
 ROUNDING = 1e-9
-GAMMA_LIMITS = (1e-4, 1e4)
-
-
 # Rows of each fold, and the counts that they put into the evidence.
 Folds = list[tuple[NDArray, NDArray]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,3 +123,23 @@ def check_calibration_labels(y_cal: NDArray, classes: NDArray) -> NDArray:
             "Give more calibration rows, or leave X_cal out so that rows of X are held out."
         )
     return np.searchsorted(classes, y_cal)
+
+
+def check_frozen(parent: Any, classes: NDArray, n_features: int, names: NDArray | None) -> None:
+    """A frozen parent was fitted on the classes and the features of X and y."""
+    if not np.array_equal(parent.classes_, classes):
+        raise ValueError(
+            f"the frozen estimator knows the classes {list(parent.classes_)}, y holds "
+            f"{classes.tolist()}. Give rows of exactly its classes."
+        )
+    known = getattr(parent, "feature_names_in_", None)
+    if known is not None and names is not None and not np.array_equal(known, names):
+        raise ValueError(
+            f"X has the feature names {list(names)}; the frozen estimator was fitted on "
+            f"{list(known)}. Give the same columns in the same order."
+        )
+    if parent.n_features_in_ != n_features:
+        raise ValueError(
+            f"X has {n_features} features; the frozen estimator was fitted on "
+            f"{parent.n_features_in_}. Give the features it was fitted on."
+        )

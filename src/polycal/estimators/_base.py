@@ -186,23 +186,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if frozen:
             self.estimator_ = estimator.estimator
             check_is_fitted(self.estimator_)
-            if not np.array_equal(self.estimator_.classes_, self.classes_):
-                raise ValueError(
-                    f"the frozen estimator knows the classes {list(self.estimator_.classes_)}, "
-                    f"y holds {self.classes_.tolist()}. Give rows of exactly its classes."
-                )
-            names = getattr(self.estimator_, "feature_names_in_", None)
-            given = getattr(self, "feature_names_in_", None)
-            if names is not None and given is not None and not np.array_equal(names, given):
-                raise ValueError(
-                    f"X has the feature names {list(given)}; the frozen estimator was fitted on "
-                    f"{list(names)}. Give the same columns in the same order."
-                )
-            if self.estimator_.n_features_in_ != self.n_features_in_:
-                raise ValueError(
-                    f"X has {self.n_features_in_} features; the frozen estimator was fitted on "
-                    f"{self.estimator_.n_features_in_}. Give the features it was fitted on."
-                )
+            names = getattr(self, "feature_names_in_", None)
+            _validation.check_frozen(self.estimator_, self.classes_, self.n_features_in_, names)
         else:
             self.estimator_ = clone(estimator)
             weights = {}
@@ -280,9 +265,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return Near(np.ones(index.shape), index)
         fill = self.posterior == "kernel" or self.gate == "gaussian"
         wanted = self._posterior.wanted if labels else {}
-        return self._index.nearest(
-            modes, X, Search(self._gaussians, k, fill), self._effort, **wanted
-        )
+        search = Search(self._gaussians, k, fill, **wanted)
+        return self._index.nearest(modes, X, search, self._effort)
 
     def _alpha_and_log_posterior(self, X: Any) -> tuple[NDArray, NDArray]:
         modes, parent_proba, values = self._query(X)

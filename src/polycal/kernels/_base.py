@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,12 @@ class Search:
     gaussians: Gaussians  # of the modes that may be neighbours: the first ones stored
     k: int
     fill: bool = True  # whether modes with K = 0 may fill up places
+    counts: NDArray | None = None  # class counts, to bring their sums in the same look
+    exponents: NDArray = field(default_factory=lambda: np.empty(0))
 
     @property
     def among(self) -> int:
         return len(self.gaussians.log_norm)
-
-
-NO_EXPONENTS = np.empty(0)
 
 
 class KernelIndex(ABC):
@@ -48,14 +47,7 @@ class KernelIndex(ABC):
         """K for one block, shape (q, p)."""
 
     @abstractmethod
-    def _look_block(
-        self,
-        queries: ActivationModes,
-        X: NDArray,
-        search: Search,
-        counts: NDArray | None,
-        exponents: NDArray,
-    ) -> Near:
+    def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
         """Nearest modes, and class sums if counts are given, of one block in one look."""
 
     def similarity(self, queries: ActivationModes, effort: Effort) -> NDArray:
@@ -70,24 +62,16 @@ class KernelIndex(ABC):
         )
         return np.concatenate(blocks)
 
-    def nearest(
-        self,
-        queries: ActivationModes,
-        X: NDArray,
-        search: Search,
-        effort: Effort,
-        *,
-        counts: NDArray | None = None,
-        exponents: NDArray = NO_EXPONENTS,
-    ) -> Near:
+    def nearest(self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort) -> Near:
         """The k nearest stored modes, by the tie rule of the design.
 
         Without ``search.fill`` only stored modes with K > 0 count; places left over hold
         similarity 0 and index -1. With counts, the same look also brings ``class_sums``.
         """
-        extra = 0.0 if counts is None else self._class_sums_bytes(counts, exponents)
+        counts = search.counts
+        extra = 0.0 if counts is None else self._class_sums_bytes(counts, search.exponents)
         blocks = map_blocks(
-            lambda rows: self._look_block(queries[rows], X[rows], search, counts, exponents),
+            lambda rows: self._look_block(queries[rows], X[rows], search),
             len(queries),
             8 * len(self.modes) + 16 * search.k + extra,
             n_jobs=effort.n_jobs,

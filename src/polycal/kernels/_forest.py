@@ -74,18 +74,13 @@ class ForestIndex(KernelIndex):
         _fill_similarity(queries.codes, self._tables, self._scratch(), K)
         return K
 
-    def _look_block(
-        self,
-        queries: ActivationModes,
-        X: NDArray,
-        search: Search,
-        counts: NDArray | None,
-        exponents: NDArray,
-    ) -> Near:
+    def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
         sim = np.empty((len(queries), search.k))
         ids = np.empty((len(queries), search.k), dtype=np.int64)
-        table = self._survey(queries, counts, X, search, sim, ids)
-        return Near(sim, ids, None if counts is None else _table_sums(table, exponents))
+        table = self._survey(queries, search.counts, X, search, sim, ids)
+        if search.counts is None:
+            return Near(sim, ids)
+        return Near(sim, ids, _table_sums(table, search.exponents))
 
     def _survey(
         self,

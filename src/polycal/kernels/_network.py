@@ -41,22 +41,16 @@ class NetworkIndex(KernelIndex):
         matches /= self.modes.n_paths
         return matches.reshape(len(queries), -1)[:, : len(self.modes)]
 
-    def _look_block(
-        self,
-        queries: ActivationModes,
-        X: NDArray,
-        search: Search,
-        counts: NDArray | None,
-        exponents: NDArray,
-    ) -> Near:
+    def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
         K = self._similarity_block(queries)
         sim = np.empty((len(K), search.k))
         ids = np.empty((len(K), search.k), dtype=np.int64)
         g = search.gaussians
         near = K[:, : search.among]
         _select_rows(near, search.fill, X, g.mean, g.precision, g.log_norm, sim, ids)
-        sums = None if counts is None else _power_sums(K, counts, exponents)
-        return Near(sim, ids, sums)
+        if search.counts is None:
+            return Near(sim, ids)
+        return Near(sim, ids, _power_sums(K, search.counts, search.exponents))
 
     def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
         return 8.0 * (3 * len(self.modes) + len(exponents) * counts.shape[1])
