@@ -21,10 +21,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 $(STAMP): pyproject.toml
-	@echo "Installing polycal and its tools into $(VENV): a minute or two, once."
+	@echo "Installing polycal and its tools into $(VENV): a few minutes, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[plot]" --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable ".[plot]" --group test --group parents --group lint
 	touch $@
 
 clean:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
-from sklearn.neural_network import MLPClassifier
-
-import polycal
 
 MAX_ROWS = 10_000
 MAX_TEST = 1_000
@@ -51,19 +47,11 @@ def split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, ...]:
     return X_fit, y_fit, X_cal, y_cal, X_test, y_test
 
 
-def make_parent(name: str, seed: int, jobs: int):
-    if name == "forest":
-        return RandomForestClassifier(300, random_state=seed, n_jobs=jobs)
-    if name == "mlp":
-        return MLPClassifier((256,) * 4, random_state=seed, early_stopping=True, max_iter=100)
-    raise SystemExit(f"--parent must be forest or mlp; got {name}")
-
-
-def versions() -> dict[str, str]:
-    return {
-        "polycal": polycal.__version__,
-        "scikit-learn": sklearn.__version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "python": platform.python_version(),
-    }
+def versions(*packages: str) -> dict[str, str]:
+    """Of polycal, its core, and the named packages that are installed."""
+    wanted = ["polycal", "scikit-learn", "numpy", "scipy", *packages]
+    found = {"python": platform.python_version()}
+    for package in wanted:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

@@ -14,7 +14,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-from _protocol import MAX_TEST, find_sets, load, make_parent, split, versions
+from _parents import make_parent
+from _protocol import MAX_TEST, find_sets, load, split, versions
 from sklearn.ensemble import IsolationForest
 from sklearn.frozen import FrozenEstimator
 from sklearn.neighbors import NearestNeighbors

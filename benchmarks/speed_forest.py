@@ -60,7 +60,7 @@ def run(n: int, trees: int, jobs: int) -> dict:
         "n": n,
         "trees": trees,
         "polytopes": len(model.polytopes_),
-        "method": model._index.method,
+        "method": model._landscape.kernel.evidence.index.method,
         "parent_fit_s": round(parent_fit, 3),
         "calibration_fit_s": round(fit, 3),
         "fit_ratio": round(fit / parent_fit, 3),

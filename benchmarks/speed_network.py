@@ -17,7 +17,7 @@ import numpy as np
 from _clock import best_time
 from scipy.spatial.distance import cdist
 
-from polycal._gaussian import Gaussians
+from polycal._density import Density
 from polycal._types import ActivationModes
 from polycal.kernels import Effort, NetworkIndex, Search
 from polycal.kernels import _reference as reference
@@ -39,9 +39,8 @@ def main() -> None:
     modes, queries = ActivationModes.from_bits(stored), ActivationModes.from_bits(asked)
     index, effort = NetworkIndex(modes), Effort(n_jobs=args.threads)
     X = np.zeros((args.queries, 1))
-    gaussians = Gaussians.from_variance(np.zeros((args.polytopes, 1)), np.ones((args.polytopes, 1)))
-
-    search = Search(gaussians, 1)
+    one = np.ones((args.polytopes, 1))
+    search = Search(Density.from_parts(0 * one, one, one[:, 0]), 1)
     near = index.nearest(queries, X, search, effort)  # compiles
     few = slice(0, 2)
     K = reference.similarity(queries[few], modes)

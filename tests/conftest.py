@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# Test processes share the cores; threads that wait for one another would only spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris, make_classification

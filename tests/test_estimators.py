@@ -23,8 +23,8 @@ from polycal import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensit
 from polycal.parents import find_family
 
 SPLIT = (
-    "rows are held out at random by position, so leaving a row out or repeating it draws other "
-    "calibration rows than weighting it does"
+    "rows are drawn at random by position (bootstraps, parts), so leaving a row out or repeating "
+    "it draws others than weighting it does"
 )
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": SPLIT,
@@ -57,8 +57,9 @@ PARENTS = {
 def test_every_parent_is_read_as_it_predicts(name, blobs):
     X, y = blobs
     parent = clone(PARENTS[name]).fit(X, y)
-    modes, proba = find_family(parent)(parent).read(X)
-    assert_allclose(proba, parent.predict_proba(X), atol=1e-12)
+    reading = find_family(parent)(parent).read(X)
+    modes = reading.modes
+    assert_allclose(reading.proba, parent.predict_proba(X), atol=1e-12)
     if name in ("forest", "extra trees"):
         assert_array_equal(modes.codes, parent.apply(X))
     if name == "bagging":
@@ -91,7 +92,7 @@ def test_fitted_attributes(iris):
     model = KernelDensityForest(n_estimators=30, random_state=0).fit(X, y)
     assert_array_equal(model.classes_, [0, 1, 2])
     assert model.estimator_.n_estimators == 30
-    assert_allclose(model.polytopes_.counts.sum(), 105)
+    assert_allclose(model.polytopes_.counts.sum(), 150)  # out of bag: no row is held out
     assert_allclose(model.priors_, 1 / 3)
     assert model.gamma_ > 0
     assert np.isfinite(model.log_floor_)
@@ -170,7 +171,8 @@ def test_given_calibration_rows_hold_nothing_out(blobs):
 def test_holdout_keeps_the_share_of_each_class(blobs):
     X, y = blobs
     keep = np.r_[np.flatnonzero(y == 0)[:100], np.flatnonzero(y == 1)[:20]]
-    model = GeodesicCalibrator(small_forest(), calibration_size=0.25, random_state=0)
+    options = {"calibration": "holdout", "calibration_size": 0.25, "random_state": 0}
+    model = GeodesicCalibrator(small_forest(), **options)
     model.fit(X[keep], y[keep])
     assert_array_equal(model.polytopes_.counts.sum(axis=0), [75, 15])
 
@@ -270,4 +272,5 @@ def test_import_loads_no_extra():
 
 def test_public_names():
     expected = ["PAPER", "GeodesicCalibrator", "KernelDensityForest", "KernelDensityNetwork"]
+    expected += ["TorchParent"]
     assert sorted(polycal.__all__) == sorted([*expected, "metrics", "simulations"])

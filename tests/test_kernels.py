@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 
-from polycal._gaussian import Gaussians
+from polycal._density import Density
 from polycal._types import ActivationModes
 from polycal.kernels import (
     Effort,
@@ -33,8 +33,12 @@ def random_leaves(rng, n, n_trees=20, n_leaves=6) -> ActivationModes:
     return ActivationModes.from_leaves(rng.integers(0, n_leaves, (n, n_trees)))
 
 
-def random_gaussians(rng, p, d) -> Gaussians:
-    return Gaussians.from_variance(rng.normal(size=(p, d)), rng.uniform(0.5, 2, (p, d)))
+def gaussians_at(mean, variance) -> Density:
+    return Density.from_parts(mean, variance, np.full(len(mean), 1 / len(mean)))
+
+
+def random_gaussians(rng, p, d) -> Density:
+    return gaussians_at(rng.normal(size=(p, d)), rng.uniform(0.5, 2, (p, d)))
 
 
 def all_log_densities(gaussians, X):
@@ -75,7 +79,8 @@ def test_equals_enumeration_of_activation_paths():
 def test_network_of_3_2_2_units_reads_the_bits_of_each_layer(iris):
     X, y = iris
     net = small_network(hidden_layer_sizes=(3, 2)).fit(X[:100], y[:100])
-    modes, proba = find_family(net)(net).read(X[:100])
+    reading = find_family(net)(net).read(X[:100])
+    modes, proba = reading.modes, reading.proba
     assert modes.sizes == (3, 2, 2)
     assert_allclose(proba, net.predict_proba(X[:100]), atol=1e-12)
     hidden = np.maximum(X[:100] @ net.coefs_[0] + net.intercepts_[0], 0)
@@ -90,7 +95,7 @@ def test_forest_kernel_is_the_mean_of_leaf_equality(iris):
     forest = small_forest(n_estimators=7).fit(X, y)
     leaves = forest.apply(X)
     expected = (leaves[:, None, :] == leaves[None, :, :]).mean(axis=2)
-    modes, _ = find_family(forest)(forest).read(X)
+    modes = find_family(forest)(forest).read(X).modes
     assert_allclose(reference.similarity(modes, modes), expected, atol=1e-15)
 
 
@@ -153,7 +158,7 @@ def test_fast_paths_equal_the_reference(kind, memory, n_jobs):
         assert_allclose(index.matmul(queries, values, effort), K @ values, atol=1e-10)
         sums = index.class_sums(queries, counts, exponents, effort)
         # The first 90 modes are polytopes, the rest only carry labels; both in one look.
-        first = Gaussians(*(part[:90] for part in vars(gaussians).values()))
+        first = gaussians_at(gaussians.mean[:90], 1 / gaussians.precision[:90])
         search = Search(first, 10, counts=counts, exponents=exponents)
         both = index.nearest(queries, X, search, effort)
     similarity, order = reference.nearest(K[:, :90], log_density[:, :90], 10)
@@ -171,7 +176,7 @@ def test_ties_go_to_density_then_to_the_lowest_index(kind):
     one = modes_for(kind, rng, 1)
     stored = one[np.zeros(5, dtype=int)]
     mean = np.array([[3.0], [1.0], [1.0], [0.0], [-9.0]])
-    gaussians = Gaussians.from_variance(mean, np.ones((5, 1)))
+    gaussians = gaussians_at(mean, np.ones((5, 1)))
     near = INDEXES[kind](stored).nearest(one, np.array([[1.0]]), Search(gaussians, 5), EFFORT)
     assert_array_equal(near.index, [[1, 2, 3, 0, 4]])
     assert_array_equal(near.similarity, np.ones((1, 5)))
@@ -186,7 +191,7 @@ def test_queries_without_any_agreement(kind):
     else:
         stored = ActivationModes.from_leaves(np.arange(12).reshape(4, 3))
         query = ActivationModes.from_leaves(np.array([[99, 99, 99]]))
-    gaussians = Gaussians.from_variance(np.array([[5.0], [1.0], [0.5], [7.0]]), np.ones((4, 1)))
+    gaussians = gaussians_at(np.array([[5.0], [1.0], [0.5], [7.0]]), np.ones((4, 1)))
     index, X = INDEXES[kind](stored), np.array([[0.0]])
     full = index.nearest(query, X, Search(gaussians, 2), EFFORT)
     assert_array_equal(full.index, [[2, 1]])

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator
-from polycal._bandwidth import geodesic_variance, polytope_variance
+from polycal._bandwidth import geodesic_density, polytope_density
 from polycal._polytopes import Polytopes
 from polycal._smoothing import Evidence, PolytopeRatios
 from polycal._types import ActivationModes, Near
@@ -54,10 +54,11 @@ def test_counts_add_up_and_moments_are_those_of_the_rows():
         assert_allclose(polytopes.mean[r], mean)
         variance = np.average((X[inside] - mean) ** 2, axis=0, weights=weight[inside])
         assert_allclose(polytopes.variance[r], variance, atol=1e-10)
-    assert_array_equal(polytope_variance(polytopes, 0.5), polytopes.variance + 0.5)
+    precision = polytope_density(polytopes, 0.5).precision
+    assert_array_equal(precision, 1 / (polytopes.variance + 0.5))
 
 
-def test_geodesic_variance_equals_its_definition():
+def test_geodesic_bandwidth_equals_its_definition():
     modes, X, _, weight = rows = make_rows()
     polytopes = polytopes_of(rows)
     index = build_index(polytopes.modes)
@@ -65,8 +66,8 @@ def test_geodesic_variance_equals_its_definition():
     square = (X[None] - polytopes.mean[:, None]) ** 2
     local = (K[..., None] * square).sum(axis=1) / K.sum(axis=1)[:, None] + 1e-6
     common = np.average(local, axis=0, weights=polytopes.size)
-    variance = geodesic_variance(polytopes, index, 1e-6, Effort())
-    assert_allclose(variance, np.sqrt(local * common), rtol=1e-9)
+    density = geodesic_density(polytopes, index, 1e-6, Effort())
+    assert_allclose(density.precision, 1 / np.sqrt(local * common), rtol=1e-9)
 
 
 def test_gamma_to_infinity_gives_raw_counts():

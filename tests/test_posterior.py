@@ -13,6 +13,7 @@ from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator
 from polycal._confidence import fit_confidence, with_confidence
+from polycal._density import Density
 from polycal._gate import (
     GeodesicGate,
     balance,
@@ -20,9 +21,8 @@ from polycal._gate import (
     logistic_scale,
     neighbourhood,
 )
-from polycal._gaussian import Gaussians
 from polycal._posterior import decide, fit_pool, mixture, shift_prior, views_of
-from polycal._smoothing import choose_gamma, normalize, without
+from polycal._smoothing import Evidence, choose_gamma, normalize
 from polycal._types import Near
 
 SETTINGS = {
@@ -82,16 +82,15 @@ def test_784_features_and_single_rows_do_not_overflow(setting):
 
 def test_neighbourhood_counts_only_polytopes_that_share_a_symbol():
     """Hand-computed; K = 0 with every polytope closes the gate, whatever the density."""
-    gaussians = Gaussians.from_variance(
-        np.array([[0.0], [2.0], [0.0]]), np.array([[1.0], [4.0], [1.0]])
-    )
+    mean, variance = np.array([[0.0], [2.0], [0.0]]), np.array([[1.0], [4.0], [1.0]])
+    density = Density.from_parts(mean, variance, np.ones(3) / 3)
     near = Near(np.array([[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]), np.array([[0, 1, 2], [0, 1, -1]]))
-    kernel, log_similarity = neighbourhood(gaussians, np.array([[1.0], [0.0]]), near)
+    kernel, log_similarity = neighbourhood(np.array([[1.0], [0.0]]), near, density)
     expected = np.log(np.exp(-0.5) + np.exp(-0.5 * (1 / 4)))
     assert_allclose(kernel, [expected, -np.inf])
     assert_allclose(log_similarity, [np.log([0.5, 0.25]).mean(), 0.0])
-    gate = GeodesicGate(gaussians, 100, log_floor=-5.0, kappa=2.0, scale=3.0)
-    log_f = gate.log_f(np.array([[1.0], [0.0]]), near)
+    gate = GeodesicGate(100, log_floor=-5.0, kappa=2.0, scale=3.0)
+    log_f = gate.log_f(np.array([[1.0], [0.0]]), near, density)
     assert_allclose(log_f, [(expected + 2 * log_similarity[0]) / 3, -np.inf])
     assert gate.alpha(log_f)[1] == 0.0
     f, floor = np.exp(log_f[0]), np.exp(-5.0) / np.log(100)
@@ -245,18 +244,37 @@ def test_prior_shift_is_bayes_rule():
     assert_allclose(np.exp(moved), [[0.9, 0.1]])
 
 
-def test_confidence_map_goes_half_way_to_isotonic_regression():
+def test_confidence_map_follows_the_share_of_right_answers():
     rng = np.random.default_rng(0)
     P = rng.dirichlet([1, 1, 1], 6000)
     # Right eight times as often in ten as the confidence says.
     right = rng.random(6000) < 0.8 * P.max(axis=1)
     y = np.where(right, P.argmax(axis=1), P.argmin(axis=1))
-    moved = np.exp(fit_confidence(np.log(P), y, np.ones(6000))(np.log(P)))
+    levels = fit_confidence(np.log(P), y, np.ones(6000))
+    moved = np.exp(levels(np.log(P)))
     assert_allclose(moved.sum(axis=1), 1)
     assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
-    # Where many rows support the regression.
-    inner = (P.max(axis=1) > 0.5) & (P.max(axis=1) < 0.9)
-    assert_allclose(moved.max(axis=1)[inner], 0.9 * P.max(axis=1)[inner], atol=0.04)
+    # Where many rows support a level; within it all rows come close together.
+    before, after = P.max(axis=1), moved.max(axis=1)
+    inner = (before > 0.5) & (before < 0.9)
+    assert np.abs(after[inner] - 0.8 * before[inner]).mean() < 0.065
+    # The order of rows stays; with three classes, where the twofold limit does not hold.
+    reached = np.abs(after - levels.target(before)) < 1e-9
+    assert reached.mean() > 0.7
+    order = np.argsort(before[reached])
+    assert (np.diff(after[reached][order]) > -1e-9).all()
+    assert (np.diff(levels.target(np.linspace(0.34, 1, 500))) > 0).all()
+
+
+def test_confidence_levels_by_hand():
+    """Four rows at 0.6 with two right, four at 0.9 with all right, 100 rows of the pool each."""
+    P = np.repeat([[0.6, 0.4], [0.9, 0.1]], 4, axis=0)
+    y = np.array([0, 0, 1, 1, 0, 0, 0, 0])
+    levels = fit_confidence(np.log(P), y, np.ones(8))
+    assert_allclose(levels.value, [(2 + 60) / 104, (4 + 90) / 104])
+    assert_allclose(levels.edge, [0.75])
+    expected = [0.05 * 0.7 + 0.95 * 62 / 104, 0.05 * 0.8 + 0.95 * 94 / 104]
+    assert_allclose(levels.target(np.array([0.7, 0.8])), expected)
 
 
 def test_with_confidence_reaches_its_target_and_keeps_the_order():
@@ -287,9 +305,10 @@ def test_gamma_grid_widens_to_the_optimum(target):
 def test_counts_without_all_their_rows_are_exactly_zero():
     """A rest of rounding at K = 1 would outweigh every real neighbour at a large gamma."""
     weight = np.random.default_rng(0).uniform(0.1, 1, 50)
-    counts, own = np.array([[weight.sum(), 1.0]]), np.array([[weight[::-1].cumsum()[-1], 0.25]])
-    assert_array_equal(without(counts, own), [[0.0, 0.75]])
-    assert_array_equal(without(counts * 1.0, own * [[1 - 1e-15, 1]]), [[0.0, 0.75]])
+    counts = np.array([[weight.sum(), 1.0]])
+    stored, y = np.zeros(51, dtype=int), np.r_[np.zeros(50, dtype=int), 1]
+    left = Evidence(None, counts).without(stored, y, np.r_[weight[::-1], 0.25]).counts
+    assert_array_equal(left, [[0.0, 0.75]])
 
 
 def test_normalize_gives_the_prior_where_there_is_no_mass():

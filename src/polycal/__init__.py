@@ -2,12 +2,14 @@
 
 from . import metrics, simulations
 from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
+from .parents import TorchParent
 
 __all__ = [
     "PAPER",
     "GeodesicCalibrator",
     "KernelDensityForest",
     "KernelDensityNetwork",
+    "TorchParent",
     "metrics",
     "simulations",
 ]

@@ -1,4 +1,4 @@
-"""The last step of the pool: half of an isotonic correction of the highest probability."""
+"""The last step of the pool: one answer for confidences that the rows cannot tell apart."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from sklearn.isotonic import IsotonicRegression
+from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
 # Bisection steps for the temperature of each row: 2^-45 of its range is 4e-14.
 STEPS = 45
 # A row is sharpened or flattened at most twofold: an isotonic step over rows of nearly equal
 # confidence is mostly chance.
 LOG_RANGE = math.log(2.0)
+# The pool's own word in each level counts as much as this many calibration rows.
+POOL_ROWS = 100.0
+# Part of the way to its level that a confidence goes; the rest keeps the order of all rows.
+TO_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class ConfidenceMap:
-    """Moves the highest probability c of each row to (c + isotonic(c)) / 2.
+    """Moves the highest probability c of each row most of the way to its level.
 
-    A parametric pool has bias, isotonic regression has variance and steps; their mean has a
-    lower calibration error than either, at no cost in log-loss. Each row is sharpened or
-    flattened as a whole, so the order of its classes stays.
+    Levels are the steps of an isotonic regression of being right on c: confidences that the
+    calibration rows do not tell apart. Each row is sharpened or flattened as a whole, so the
+    order of its classes stays. So does the order of rows by c, but for rows of three and more
+    classes that reach the twofold limit.
     """
 
-    knot: NDArray  # confidences, ascending
-    value: NDArray  # isotonic regression there
+    edge: NDArray  # between the levels, ascending
+    value: NDArray  # of each level, ascending
 
     def target(self, confidence: NDArray) -> NDArray:
-        return 0.5 * (confidence + np.interp(confidence, self.knot, self.value))
+        level = self.value[np.searchsorted(self.edge, confidence)]
+        return (1.0 - TO_LEVEL) * confidence + TO_LEVEL * level
 
     def __call__(self, log_proba: NDArray) -> NDArray:
         target = self.target(np.exp(log_proba.max(axis=1)))
@@ -39,17 +45,26 @@ class ConfidenceMap:
 
 
 def fit_confidence(log_proba: NDArray, y: NDArray, weight: NDArray) -> ConfidenceMap:
-    """Isotonic regression of being right on the highest probability.
+    """Levels from the calibration rows, each with its share of right answers.
 
-    Among n rows one more counts as right by its own confidence, so that the map reaches
-    neither 0 nor 1.
+    A share of few rows is mostly chance, so the level's mean confidence stands beside it with
+    the weight of POOL_ROWS; then no level reaches 0 or 1 either.
     """
     confidence = np.exp(log_proba.max(axis=1))
     right = (log_proba.argmax(axis=1) == y).astype(float)
-    model = IsotonicRegression().fit(confidence, right, sample_weight=weight)
-    knot = model.X_thresholds_
-    share = 1.0 / (len(y) + 1.0)
-    return ConfidenceMap(knot, (1.0 - share) * model.y_thresholds_ + share * knot)
+    steps = IsotonicRegression().fit(confidence, right, sample_weight=weight)
+    _, level = np.unique(steps.predict(confidence), return_inverse=True)
+
+    def total(values: NDArray) -> NDArray:
+        return np.bincount(level, weight * values)
+
+    size = total(np.ones_like(weight))
+    value = (total(right) + POOL_ROWS * total(confidence) / size) / (size + POOL_ROWS)
+    low, high = np.full(len(size), np.inf), np.zeros(len(size))
+    np.minimum.at(low, level, confidence)
+    np.maximum.at(high, level, confidence)
+    value = isotonic_regression(value, sample_weight=size + POOL_ROWS)
+    return ConfidenceMap(0.5 * (high[:-1] + low[1:]), value)
 
 
 def with_confidence(log_proba: NDArray, target: NDArray) -> NDArray:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ._gaussian import Gaussians
+from ._density import Density
 from ._types import Near
 
 
@@ -22,12 +22,11 @@ class Gate(ABC):
     to 0 with distance, since every Gaussian does.
     """
 
-    gaussians: Gaussians
     n_samples: int
     log_floor: float
 
     @abstractmethod
-    def log_f(self, X: NDArray, near: Near) -> NDArray:
+    def log_f(self, X: NDArray, near: Near, density: Density) -> NDArray:
         """log f of each row, in the units of ``log_floor``."""
 
     def alpha(self, log_f: NDArray) -> NDArray:
@@ -44,11 +43,9 @@ class GaussianGate(Gate):
     Without smoothed ratios R (the pooled and the parent's posterior) it is n_r* / n.
     """
 
-    log_mass: NDArray  # (n_polytopes,)
-
-    def log_f(self, X: NDArray, near: Near) -> NDArray:
+    def log_f(self, X: NDArray, near: Near, density: Density) -> NDArray:
         nearest = near.index[:, :1]
-        log_f = (self.gaussians.log_density(X, nearest) + self.log_mass[nearest])[:, 0]
+        log_f = (density.log_density(X, nearest) + density.log_mass[nearest])[:, 0]
         return np.where(near.similarity[:, 0] > 0, log_f, -np.inf)
 
 
@@ -59,22 +56,22 @@ class GeodesicGate(Gate):
     kappa: float
     scale: float
 
-    def log_f(self, X: NDArray, near: Near) -> NDArray:
-        kernel, log_similarity = neighbourhood(self.gaussians, X, near)
+    def log_f(self, X: NDArray, near: Near, density: Density) -> NDArray:
+        kernel, log_similarity = neighbourhood(X, near, density)
         return (kernel + self.kappa * log_similarity) / self.scale
 
 
-def neighbourhood(gaussians: Gaussians, X: NDArray, near: Near) -> tuple[NDArray, NDArray]:
-    """log of the sum of the Gaussian kernels, and mean log K, over the neighbours with K > 0.
+def neighbourhood(X: NDArray, near: Near, density: Density) -> tuple[NDArray, NDArray]:
+    """log of the sum of the kernels of height 1, and mean log K, over neighbours with K > 0.
 
-    A kernel is 1 at its centre: log G less its normaliser, or -1/2 of the squared distance
-    in units of the polytope's bandwidth. So a narrow polytope has no advantage.
-    Without any neighbour the first is -inf and the second 0.
+    For numbers a kernel is -1/2 of the squared distance in units of the polytope's bandwidth,
+    so a narrow polytope has no advantage. Without any neighbour the first is -inf and the
+    second 0.
     """
     there = near.similarity > 0
-    kernel = gaussians.log_density(X, near.index) - gaussians.log_norm[near.index]
-    kernel = np.logaddexp.reduce(np.where(there, kernel, -np.inf), axis=1)
+    kernel = np.where(there, density.log_kernel(X, near.index), -np.inf)
     log_similarity = np.log(np.where(there, near.similarity, 1.0)).sum(axis=1)
+    kernel = np.logaddexp.reduce(kernel, axis=1)
     return kernel, log_similarity / np.maximum(there.sum(axis=1), 1)
 
 

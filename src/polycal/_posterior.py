@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from ._confidence import ConfidenceMap, fit_confidence
-from ._smoothing import Folds, PolytopeRatios, QueryRatios, choose_gamma, exponents
-from ._types import ActivationModes, Near
-from .kernels import Effort
+from ._smoothing import choose_gamma
 from .metrics import expected_calibration_error
 
-# Parts that the calibration rows are cut into, so that none sees its own label.
-N_FOLDS = 5
 # Each source enters the pool in these views; the first two may not have negative weights.
 VIEWS = ("log p", "-log(1 - p)", "p")
 # Precision of the Gaussian prior on the pool's free terms: one unit of log odds.
@@ -42,9 +39,11 @@ class Pool:
 
 @dataclass(frozen=True)
 class Posterior:
-    """pi, from the kernel (or None) and the pool (or None: the kernel alone, the paper)."""
+    """pi, from the probabilities of parent and kernel.
 
-    kernel: QueryRatios | PolytopeRatios | None
+    Without a pool it is the kernel's (the paper); without a gamma there is no kernel.
+    """
+
     gamma: float | None
     pool: Pool | None
     train_prior: NDArray  # of the evidence
@@ -52,27 +51,17 @@ class Posterior:
     prior: NDArray  # where the model is used
     n_rows: int
 
-    def log_proba(
-        self, modes: ActivationModes, parent_proba: NDArray, near: Near, effort: Effort
-    ) -> NDArray:
+    def log_proba(self, parent: NDArray, kernel: NDArray | None) -> NDArray:
         """log pi under ``prior``, shape (n_queries, n_classes)."""
-        sources = [] if self.pool is None else [parent_proba]
-        if self.kernel is not None:
-            sources += [self.kernel.proba(modes, near, np.array([self.gamma]), effort)[0]]
         if self.pool is None:
+            assert kernel is not None
             with np.errstate(divide="ignore"):
-                log_pi = np.log(sources[0])
+                log_pi = np.log(kernel)
         else:
-            log_pi = self.pool(np.stack([self._views(proba) for proba in sources]))
+            sources = [parent] if kernel is None else [parent, kernel]
+            views = [views_of(proba, self.train_prior, self.n_rows) for proba in sources]
+            log_pi = self.pool(np.stack(views))
         return shift_prior(log_pi, self.fitted_prior, self.prior)
-
-    @property
-    def wanted(self) -> dict[str, NDArray]:
-        """What a ``Search`` should bring along for ``log_proba``."""
-        if not isinstance(self.kernel, QueryRatios):
-            return {}
-        exponent = exponents(np.array([self.gamma]), self.kernel.n_samples)
-        return {"counts": self.kernel.evidence.counts, "exponents": exponent}
 
     @property
     def pool_weights(self) -> NDArray:
@@ -84,26 +73,12 @@ class Posterior:
             weights[: len(self.pool.weights)] = self.pool.weights
         return weights
 
-    def _views(self, proba: NDArray) -> NDArray:
-        return views_of(proba, self.train_prior, self.n_rows)
-
-
-@dataclass(frozen=True)
-class CalibrationRows:
-    """What a posterior is calibrated on."""
-
-    modes: ActivationModes
-    near: Near
-    parent_proba: NDArray
-    y: NDArray
-    weight: NDArray
-    stored: NDArray  # which stored mode of the evidence each row went into
-    n_stored: int
-
 
 def fit_posterior(
-    kernel: QueryRatios | PolytopeRatios | None,
-    rows: CalibrationRows,
+    kernel: Callable[[NDArray], NDArray] | None,
+    parent_proba: NDArray,
+    y: NDArray,
+    weight: NDArray,
     *,
     pooled: bool,
     gamma: float | None,
@@ -111,16 +86,17 @@ def fit_posterior(
     train_prior: NDArray,
     prior: NDArray,
     n_rows: int,
-    effort: Effort,
 ) -> Posterior:
-    """Choose gamma (unless given) and the pool by their loss on the calibration rows."""
-    y, weight = rows.y, rows.weight
-    held_prior = np.bincount(y, weight) / weight.sum()
-    parent = views_of(rows.parent_proba, train_prior, n_rows)
+    """Choose gamma (unless given) and the pool by their loss on the calibration rows.
+
+    ``kernel`` gives the kernel's probabilities of those rows for several gammas, shape
+    (n_gammas, n_rows, n_classes), from evidence that does not hold a row's own label.
+    """
+    held_prior = np.bincount(y, weight, len(train_prior)) / weight.sum()
+    parent = views_of(parent_proba, train_prior, n_rows)
     if kernel is None:
         pool, _ = fit_pool(parent[None], y, weight, train_prior)
-        return Posterior(None, None, pool, train_prior, held_prior, prior, n_rows)
-    folds = make_folds(rows, train_prior)
+        return Posterior(None, pool, train_prior, held_prior, prior, n_rows)
 
     def judge(proba: NDArray) -> tuple[Pool | None, float]:
         """The pool for one gamma's kernel posterior, and the loss to choose gamma by."""
@@ -135,35 +111,11 @@ def fit_posterior(
             loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return pool, float(loss)
 
-    def losses(gammas: NDArray) -> NDArray:
-        probas = kernel.proba(rows.modes, rows.near, gammas, effort, folds)
-        return np.array([judge(proba)[1] for proba in probas])
-
     if gamma is None:
-        gamma = choose_gamma(losses)
-    fitted = kernel.at(gamma, effort)
-    proba = fitted.proba(rows.modes, rows.near, np.array([gamma]), effort, folds)[0]
+        gamma = choose_gamma(lambda gammas: np.array([judge(p)[1] for p in kernel(gammas)]))
+    best = judge(kernel(np.array([gamma]))[0])[0]
     fitted_prior = held_prior if pooled else train_prior
-    return Posterior(fitted, gamma, judge(proba)[0], train_prior, fitted_prior, prior, n_rows)
-
-
-def make_folds(rows: CalibrationRows, prior: NDArray) -> Folds:
-    """Calibration rows in N_FOLDS parts with equal class shares, and what each part counts.
-
-    A row must not see its own label. Leaving out that row alone would leave a trace of it:
-    the remaining labels lean to the other classes. Leaving out a stratified part does not.
-    """
-    fold = np.empty(len(rows.y), dtype=int)
-    for code in range(len(prior)):
-        members = np.flatnonzero(rows.y == code)
-        fold[members] = np.arange(len(members)) % N_FOLDS
-    folds = []
-    for number in np.unique(fold):
-        members = np.flatnonzero(fold == number)
-        own = np.zeros((rows.n_stored, len(prior)))
-        np.add.at(own, (rows.stored[members], rows.y[members]), rows.weight[members])
-        folds.append((members, own))
-    return folds
+    return Posterior(gamma, best, train_prior, fitted_prior, prior, n_rows)
 
 
 def views_of(proba: NDArray, prior: NDArray, n_rows: int) -> NDArray:

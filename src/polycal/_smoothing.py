@@ -19,8 +19,8 @@ STEPS_AT_EDGE = 3
 GAMMA_LIMITS = (1e-4, 1e4)
 # Far above the rounding of a sum of weights, far below the share of any row.
 ROUNDING = 1e-9
-# Rows of each fold, and the counts that they put into the evidence.
-Folds = list[tuple[NDArray, NDArray]]
+# Parts that rows are cut into, so that none sees its own label.
+N_PARTS = 5
 
 
 @dataclass(frozen=True)
@@ -30,42 +30,41 @@ class Evidence:
     index: KernelIndex
     counts: NDArray  # (n_stored, n_classes), weighted
 
+    def without(self, stored: NDArray, y: NDArray, weight: NDArray) -> Evidence:
+        """Less some rows, of which ``stored`` says where they are.
+
+        What is left by rounding alone is no row.
+        """
+        left = self.counts.copy()
+        np.subtract.at(left, (stored, y), weight)
+        return Evidence(self.index, np.where(left > ROUNDING * self.counts, left, 0.0))
+
 
 @dataclass(frozen=True)
 class QueryRatios:
-    """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: the query's own weights.
-
-    Labels of the calibration rows are evidence too. While calibrating, the rows of each fold
-    see the evidence without that fold.
-    """
+    """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: the query's own weights."""
 
     evidence: Evidence
     prior: NDArray
     n_samples: int
 
-    def proba(
-        self,
-        modes: ActivationModes,
-        near: Near,
-        gammas: NDArray,
-        effort: Effort,
-        folds: Folds | None = None,
-    ) -> NDArray:
+    def proba(self, modes: ActivationModes, near: Near, gammas: NDArray, effort: Effort) -> NDArray:
         """Shape (n_gammas, n_queries, n_classes); ``near.sums`` is used when it is there."""
-        index, counts = self.evidence.index, self.evidence.counts
-        exponent = exponents(gammas, self.n_samples)
-        if folds is None:
-            sums = near.sums
-            if sums is None:
-                sums = index.class_sums(modes, counts, exponent, effort)
-            return normalize(sums, self.prior)
-        sums = np.empty((len(gammas), len(modes), counts.shape[1]))
-        for rows, own in folds:
-            sums[:, rows] = index.class_sums(modes[rows], without(counts, own), exponent, effort)
+        sums = near.sums
+        if sums is None:
+            index, counts = self.evidence.index, self.evidence.counts
+            sums = index.class_sums(modes, counts, exponents(gammas, self.n_samples), effort)
         return normalize(sums, self.prior)
 
     def at(self, gamma: float, effort: Effort) -> QueryRatios:
         return self
+
+    def wanted(self, gamma: float | None) -> dict[str, NDArray]:
+        """What a ``Search`` should bring along for ``proba``."""
+        if gamma is None:
+            return {}
+        exponent = exponents(np.array([gamma]), self.n_samples)
+        return {"counts": self.evidence.counts, "exponents": exponent}
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,7 @@ class PolytopeRatios:
     n_samples: int
     ratios: NDArray | None = None  # (n_polytopes, n_classes) at the chosen gamma
 
-    def proba(
-        self,
-        modes: ActivationModes,
-        near: Near,
-        gammas: NDArray,
-        effort: Effort,
-        folds: Folds | None = None,
-    ) -> NDArray:
+    def proba(self, modes: ActivationModes, near: Near, gammas: NDArray, effort: Effort) -> NDArray:
         """Shape (n_gammas, n_queries, n_classes)."""
         nearest = near.index[:, 0]
         if self.ratios is not None:
@@ -105,6 +97,9 @@ class PolytopeRatios:
         """The same with the ratios at one gamma kept."""
         return replace(self, ratios=self._all_ratios(np.array([gamma]), effort)[0])
 
+    def wanted(self, gamma: float | None) -> dict[str, NDArray]:
+        return {}
+
     def _all_ratios(self, gammas: NDArray, effort: Effort) -> NDArray:
         index, counts = self.evidence.index, self.evidence.counts
         exponent = exponents(gammas, self.n_samples)
@@ -115,12 +110,6 @@ class PolytopeRatios:
 def exponents(gammas: NDArray, n_samples: int) -> NDArray:
     """gamma log n, the exponent of K."""
     return np.asarray(gammas, dtype=float) * np.log(n_samples)
-
-
-def without(counts: NDArray, own: NDArray) -> NDArray:
-    """Counts less those of some rows; what is left by rounding alone is no row."""
-    left = counts - own
-    return np.where(left > ROUNDING * counts, left, 0.0)
 
 
 def normalize(sums: NDArray, prior: NDArray) -> NDArray:
@@ -145,3 +134,16 @@ def choose_gamma(loss: Callable[[NDArray], NDArray]) -> float:
             grid, values = np.concatenate([grid, more]), np.concatenate([values, loss(more)])
         else:
             return float(grid[best])
+
+
+def stratified_parts(y: NDArray) -> NDArray:
+    """Part of each row, so that every part has equal class shares (to a row).
+
+    A row must not see its own label. Leaving out that row alone would leave a trace of it:
+    the remaining labels lean to the other classes. Leaving out a stratified part does not.
+    """
+    part = np.empty(len(y), dtype=int)
+    for code in np.unique(y):
+        members = np.flatnonzero(y == code)
+        part[members] = np.arange(len(members)) % N_PARTS
+    return part

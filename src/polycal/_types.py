@@ -1,13 +1,15 @@
-"""The words that every layer may use: activation modes, and the nearest of a query."""
+"""The words that every layer may use: activation modes, a reading, the nearest of a query."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 # Bits of a group are padded to whole steps of this many 64-bit words, so that the
 # XOR loop can be unrolled. Padding is zero in every row and never counts as a mismatch.
@@ -91,6 +93,24 @@ class ActivationModes:
     def append(self, other: ActivationModes) -> ActivationModes:
         """The rows of both, in order."""
         return ActivationModes(np.concatenate([self.codes, other.codes]), self.sizes, self.packed)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Rows as a fitted parent reads them."""
+
+    modes: ActivationModes
+    proba: NDArray  # (n_samples, n_classes), the parent's own
+    seen: Any  # table of the rows as the classifier itself sees them; the density lives there
+    labels: NDArray | None = None  # when the input brought them along
+
+    def __len__(self) -> int:
+        return len(self.modes)
+
+    def take(self, index: NDArray) -> Reading:
+        labels = None if self.labels is None else self.labels[index]
+        seen = _safe_indexing(self.seen, index)
+        return Reading(self.modes[index], self.proba[index], seen, labels)
 
 
 @dataclass(frozen=True)

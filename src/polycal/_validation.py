@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length
 
 
 def one_of(allowed: Sequence[str], **named: object) -> None:
@@ -59,18 +57,22 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def check_weights(sample_weight: object, X: NDArray) -> NDArray:
+def check_weights(sample_weight: object, n_rows: int) -> NDArray:
     """Weights of shape (n_samples,), finite and not negative, scaled to mean 1 over rows in use."""
     if sample_weight is None:
-        return np.ones(len(X))
+        return np.ones(n_rows)
     weight = _as_floats(sample_weight, "sample_weight", "one number for each row")
     if weight.ndim == 0:
-        weight = np.full(len(X), float(weight))
+        weight = np.full(n_rows, float(weight))
     if weight.ndim != 1:
         raise ValueError(
             f"Sample weights must be 1D array or scalar; sample_weight has shape {weight.shape}."
         )
-    check_consistent_length(X, weight)
+    if len(weight) != n_rows:
+        raise ValueError(
+            f"sample_weight must hold one number for each of the {n_rows} rows; it holds "
+            f"{len(weight)}."
+        )
     if not np.isfinite(weight).all():
         raise ValueError("sample_weight contains NaN or infinity; give each row a finite weight.")
     if (weight < 0).any():
@@ -84,6 +86,14 @@ def check_weights(sample_weight: object, X: NDArray) -> NDArray:
             "every row."
         )
     return weight / weight[weight > 0].mean()
+
+
+def mean_weight(sample_weight: object) -> float | None:
+    """Mean of the positive weights, by which ``check_weights`` divides; None without weights."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=float)
+    return float(weight[weight > 0].mean())
 
 
 def check_prior(prior: object, classes: NDArray) -> NDArray:
@@ -123,23 +133,3 @@ def check_calibration_labels(y_cal: NDArray, classes: NDArray) -> NDArray:
             "Give more calibration rows, or leave X_cal out so that rows of X are held out."
         )
     return np.searchsorted(classes, y_cal)
-
-
-def check_frozen(parent: Any, classes: NDArray, n_features: int, names: NDArray | None) -> None:
-    """A frozen parent was fitted on the classes and the features of X and y."""
-    if not np.array_equal(parent.classes_, classes):
-        raise ValueError(
-            f"the frozen estimator knows the classes {list(parent.classes_)}, y holds "
-            f"{classes.tolist()}. Give rows of exactly its classes."
-        )
-    known = getattr(parent, "feature_names_in_", None)
-    if known is not None and names is not None and not np.array_equal(known, names):
-        raise ValueError(
-            f"X has the feature names {list(names)}; the frozen estimator was fitted on "
-            f"{list(known)}. Give the same columns in the same order."
-        )
-    if parent.n_features_in_ != n_features:
-        raise ValueError(
-            f"X has {n_features} features; the frozen estimator was fitted on "
-            f"{parent.n_features_in_}. Give the features it was fitted on."
-        )

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from .. import _gate, _validation
-from .._bandwidth import geodesic_variance, polytope_variance
 from .._gate import Gate, GaussianGate, GeodesicGate
-from .._gaussian import Gaussians
-from .._polytopes import Polytopes
-from .._posterior import CalibrationRows, decide, fit_posterior, mixture
-from .._smoothing import Evidence, PolytopeRatios, QueryRatios
-from .._types import ActivationModes, Near
+from .._posterior import decide, fit_posterior, mixture
+from .._types import Reading
 from ..kernels import Effort, Search, build_index, euclidean_nearest, pair_similarity
-from ..parents import find_family
-from ._rows import Rows, split_rows
+from ._input import check_labels, check_rows
+from ._landscape import (
+    Exam,
+    Landscape,
+    Settings,
+    cross_exams,
+    held_exams,
+    kernel_proba,
+    out_of_bag_exams,
+)
+from ._rows import Rows, check_class_sizes, split_rows
+from ._source import Source
 
 PAPER = {"posterior": "kernel", "gate": "gaussian", "bandwidth": "polytope", "scoring": "ece"}
 
@@ -47,6 +54,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         calibration: str = "auto",
         calibration_size: float = 0.3,
         prior: ArrayLike | None = None,
+        categorical_features: Any = "from_dtype",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -64,6 +72,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.calibration = calibration
         self.calibration_size = calibration_size
         self.prior = prior
+        self.categorical_features = categorical_features
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -72,12 +81,19 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _make_parent(self) -> Any:
         """The parent, unfitted or frozen."""
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        with suppress(TypeError, ValueError):  # an estimator that fit will refuse
+            source = Source.of(self._make_parent())
+            tags.input_tags.allow_nan = source.family.allows_missing(source.estimator)
+        return tags
+
     # ------------------------------------------------------------------ fit
 
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         X_cal: Any = None,
@@ -88,53 +104,44 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
+            Or what the parent takes: a Pipeline's input, a tensor, a Dataset, a DataLoader.
         y : array-like of shape (n_samples,)
+            May be left out when a Dataset or a DataLoader brings the labels.
         sample_weight : array-like of shape (n_samples,), default=None
         X_cal, y_cal : rows to calibrate on, default=None
             Rows that the parent does not see; then nothing is held out of X.
         """
         self._check_parameters()
-        rows, held = self._input_rows(X, y, sample_weight, X_cal, y_cal)
-        if self.prior is not None:
-            self.priors_ = _validation.check_prior(self.prior, self.classes_)
-        self._fit_parent(rows, weighted=sample_weight is not None)
-        self._n_samples = len(rows)
+        self._source = Source.of(self._make_parent())
+        rows = self._input_rows(X, y, sample_weight)
+        held = None if X_cal is None and y_cal is None else self._held_rows(X_cal, y_cal)
 
-        # X -> modes -> polytopes, and a Gaussian for each
-        modes, parent_proba = self._parent.read(held.raw)
-        self.polytopes_ = self._polytopes(self._parent.read(rows.raw)[0], rows)
-        held_polytopes = self._polytopes(modes, held)
-        train_prior = np.bincount(rows.y, rows.weight) / rows.weight.sum()
-        kernel = self._make_kernel(train_prior, held_polytopes)
-        self._index = kernel.evidence.index
-        self._gaussians = Gaussians.from_variance(self.polytopes_.mean, self._variance())
+        # rows -> modes -> polytopes, and the calibration rows in front of them
+        unit = _validation.mean_weight(sample_weight)
+        landscape, exams = self._survey(rows, held, unit)
 
-        # calibration rows -> nearest -> posterior and gate
-        near = self._find_nearest(modes, held.X)
+        # what the labels say there
         self._posterior = fit_posterior(
-            None if self.posterior == "parent" else kernel,
-            CalibrationRows(
-                modes,
-                near,
-                parent_proba,
-                held.y,
-                held.weight,
-                stored=len(self.polytopes_) + modes.distinct()[1],
-                n_stored=len(self.polytopes_) + len(held_polytopes),
-            ),
+            None if self.posterior == "parent" else partial(kernel_proba, exams),
+            np.concatenate([exam.reading.proba for exam in exams]),
+            np.concatenate([exam.rows.y for exam in exams]),
+            np.concatenate([exam.rows.weight for exam in exams]),
             pooled=self.posterior == "pooled",
             gamma=None if isinstance(self.gamma, str) else float(self.gamma),
             scoring=self.scoring,
-            train_prior=train_prior,
+            train_prior=landscape.kernel.prior,
             prior=self.priors_,
-            n_rows=len(rows) + len(held),
-            effort=self._effort,
+            n_rows=len(rows) if held is None else len(rows) + len(held),
         )
-        self._gate = self._fit_gate(held, near)
-
         self.gamma_ = self._posterior.gamma
-        self.log_floor_ = self._gate.log_floor
         self.pool_weights_ = self._posterior.pool_weights
+        self._landscape = landscape.settle(self.gamma_, self.priors_)
+        self.polytopes_ = landscape.polytopes
+
+        # is there any data there
+        exams = [exam.settle(self.gamma_, self.priors_) for exam in exams]
+        self._gate = self._fit_gate(exams, landscape.kernel.n_samples)
+        self.log_floor_ = self._gate.log_floor
         return self
 
     def _check_parameters(self) -> None:
@@ -144,7 +151,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check.one_of(["geodesic", "polytope"], bandwidth=self.bandwidth)
         check.one_of(["geodesic", "euclidean"], distance=self.distance)
         check.one_of(["neg_log_loss", "ece"], scoring=self.scoring)
-        check.one_of(["auto", "holdout"], calibration=self.calibration)
+        check.one_of(["auto", "holdout", "oob", "cv"], calibration=self.calibration)
         check.auto_or_number(gamma=self.gamma, floor=self.floor)
         if not isinstance(self.gamma, str):
             check.positive(gamma=self.gamma)
@@ -152,127 +159,129 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check.count(n_neighbors=self.n_neighbors)
         check.positive(regularization=self.regularization)
 
-    def _input_rows(
-        self, X: Any, y: Any, sample_weight: Any, X_cal: Any, y_cal: Any
-    ) -> tuple[Rows, Rows]:
-        """Validated rows to fit on and rows to calibrate on."""
-        if (X_cal is None) != (y_cal is None):
-            raise ValueError("X_cal and y_cal go together: give both or neither.")
-        values, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
-        weight = _validation.check_weights(sample_weight, values)
+    def _input_rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
+        """Validated rows with class codes; rows of weight 0 are dropped."""
+        X, y = self._check_rows(X, y, reset=True)
+        reading = None
+        if self._source.fitted:
+            self._source.check_features(
+                getattr(self, "n_features_in_", None), getattr(self, "feature_names_in_", None)
+            )
+            self._parent = self._source.family(self._source.estimator)
+            reading = self._parent.read(X, self.verbose)
+        y = check_labels(y, X, reading, self._source.family.in_order(X))
+        weight = _validation.check_weights(sample_weight, len(y))
         self.classes_ = np.unique(y[weight > 0])
         if len(self.classes_) < 2:
             raise ValueError(
                 "y must hold at least 2 classes in rows of positive weight; it holds one class, "
                 f"{self.classes_.tolist()}. Give rows of every class."
             )
-        rows = Rows(X if hasattr(X, "columns") else values, values, y, weight)
+        rows = Rows(X, y, weight, reading)
         if (weight == 0).any():
             rows = rows.take(np.flatnonzero(weight))
         rows = replace(rows, y=np.searchsorted(self.classes_, rows.y))
+        if reading is not None:
+            self._source.check_classes(self.classes_, reading.proba)
         self.priors_ = np.bincount(rows.y, rows.weight) / rows.weight.sum()
+        if self.prior is not None:
+            self.priors_ = _validation.check_prior(self.prior, self.classes_)
+        return rows
+
+    def _held_rows(self, X_cal: Any, y_cal: Any) -> Rows:
+        """Validated calibration rows."""
+        together = "X_cal and y_cal go together: give both or neither."
         if X_cal is None:
-            return split_rows(rows, self.classes_, self.calibration_size, self.random_state)
-        values, y_cal = validate_data(self, X_cal, y_cal, dtype=np.float64, reset=False)
-        codes = _validation.check_calibration_labels(y_cal, self.classes_)
-        raw = X_cal if hasattr(X_cal, "columns") else values
-        return rows, Rows(raw, values, codes, np.ones(len(codes)))
+            raise ValueError(together)
+        X, y = self._check_rows(X_cal, y_cal, reset=False)
+        reading = self._parent.read(X, self.verbose) if self._source.fitted else None
+        if y is None and (reading is None or reading.labels is None):
+            raise ValueError(together)
+        y = check_labels(y, X, reading, self._source.family.in_order(X))
+        y = _validation.check_calibration_labels(y, self.classes_)
+        return Rows(X, y, np.ones(len(y)), reading)
 
-    def _fit_parent(self, rows: Rows, weighted: bool) -> None:
-        estimator = self._make_parent()
-        frozen = isinstance(estimator, FrozenEstimator)
-        family = find_family(estimator.estimator if frozen else estimator)
-        if frozen:
-            self.estimator_ = estimator.estimator
-            check_is_fitted(self.estimator_)
-            names = getattr(self, "feature_names_in_", None)
-            _validation.check_frozen(self.estimator_, self.classes_, self.n_features_in_, names)
-        else:
-            self.estimator_ = clone(estimator)
-            weights = {}
-            if weighted:
-                if not has_fit_parameter(self.estimator_, "sample_weight"):
-                    raise ValueError(
-                        f"sample_weight was given, but {type(self.estimator_).__name__}.fit does "
-                        "not take it. Leave it out, or fit the parent yourself and freeze it."
-                    )
-                weights["sample_weight"] = rows.weight
-            self.estimator_.fit(rows.raw, self.classes_[rows.y], **weights)
-        self._parent = family(self.estimator_)
+    def _check_rows(self, X: Any, y: Any = None, *, reset: bool = False) -> tuple[Any, Any]:
+        return check_rows(self, self._source, self.categorical_features, X, y, reset)
 
-    def _polytopes(self, modes: ActivationModes, rows: Rows) -> Polytopes:
-        return Polytopes.from_rows(modes, rows.X, rows.y, rows.weight, len(self.classes_))
+    def _survey(
+        self, rows: Rows, held: Rows | None, unit: float | None
+    ) -> tuple[Landscape, list[Exam]]:
+        """The landscape of the parent, and the exams that it is calibrated by."""
+        source = self._source
+        fit = partial(source.fit, classes=self.classes_, unit=unit)
+        plan = "given"
+        if held is None:
+            plan = source.plan(self.calibration, weighted=unit is not None)
+            check_class_sizes(rows, self.classes_)
+        if plan == "holdout":
+            rows, held = split_rows(rows, self.calibration_size, self.random_state)
+        if not source.fitted:
+            self._parent = fit(rows)
+        self.estimator_ = self._parent.estimator
+        if held is not None:
+            return held_exams(self._parent, rows, held, self._settings)
+        if plan == "oob":
+            return out_of_bag_exams(self._parent, rows, self._settings)
+        return cross_exams(fit, self._parent, rows, self._settings, self.random_state)
 
-    def _variance(self) -> NDArray:
-        if self.bandwidth == "polytope":
-            return polytope_variance(self.polytopes_, self.regularization)
-        return geodesic_variance(self.polytopes_, self._index, self.regularization, self._effort)
+    @property
+    def _settings(self) -> Settings:
+        return Settings(
+            posterior=self.posterior,
+            gate=self.gate,
+            bandwidth=self.bandwidth,
+            distance=self.distance,
+            n_neighbors=self.n_neighbors,
+            regularization=self.regularization,
+            categorical_features=self.categorical_features,
+            n_classes=len(self.classes_),
+            effort=Effort(self.n_jobs, self.verbose),
+        )
 
-    def _make_kernel(self, train_prior: NDArray, held: Polytopes) -> QueryRatios | PolytopeRatios:
-        """Where the kernel's class ratios come from, with the index over its evidence.
-
-        The polytopes of the fit come first in the index; the calibration rows' modes follow
-        where their labels count as evidence.
-        """
-        modes, counts = self.polytopes_.modes, self.polytopes_.counts
-        if self.posterior == "pooled" and self.distance == "geodesic":
-            index = build_index(modes.append(held.modes))
-            evidence = Evidence(index, np.concatenate([counts, held.counts]))
-            return QueryRatios(evidence, train_prior, self._n_samples)
-        return PolytopeRatios(Evidence(build_index(modes), counts), train_prior, self._n_samples)
-
-    def _fit_gate(self, held: Rows, near: Near) -> Gate:
+    def _fit_gate(self, exams: list[Exam], n_samples: int) -> Gate:
         """The gate, with its floor at the false-alarm quantile of the calibration rows."""
         floor = 0.0 if isinstance(self.floor, str) else float(self.floor)
         gate: Gate
         if self.gate == "gaussian":
-            kernel = self._posterior.kernel
-            mass = self.polytopes_.size / self.polytopes_.size.sum()
-            if isinstance(kernel, PolytopeRatios) and kernel.ratios is not None:
-                mass = kernel.ratios @ self.priors_
-            gate = GaussianGate(self._gaussians, self._n_samples, floor, np.log(mass))
+            gate = GaussianGate(n_samples, floor)
         else:
-            kernel_height, log_similarity = _gate.neighbourhood(self._gaussians, held.X, near)
+            terms = [_gate.neighbourhood(e.X, e.near, e.landscape.density) for e in exams]
+            log_kernel, log_similarity = map(np.concatenate, zip(*terms, strict=True))
             geodesic = self.distance == "geodesic"
-            kappa = _gate.balance(kernel_height, log_similarity) if geodesic else 0.0
-            scale = _gate.logistic_scale(kernel_height + kappa * log_similarity)
-            gate = GeodesicGate(self._gaussians, self._n_samples, floor, kappa, scale)
+            kappa = _gate.balance(log_kernel, log_similarity) if geodesic else 0.0
+            scale = _gate.logistic_scale(log_kernel + kappa * log_similarity)
+            gate = GeodesicGate(n_samples, floor, kappa, scale)
         if self.floor != "auto":
             return gate
-        log_f = gate.log_f(held.X, near)
-        floor = _gate.conformal_floor(log_f, held.weight, self.false_alarm)
+        log_f = [gate.log_f(e.X, e.near, e.landscape.density) for e in exams]
+        weight = np.concatenate([e.rows.weight for e in exams])
+        floor = _gate.conformal_floor(np.concatenate(log_f), weight, self.false_alarm)
         return replace(gate, log_floor=floor)
-
-    @property
-    def _effort(self) -> Effort:
-        return Effort(self.n_jobs, self.verbose)
 
     # -------------------------------------------------------------- queries
 
-    def _query(self, X: Any) -> tuple[ActivationModes, NDArray, NDArray]:
-        """Modes, parent posterior and numbers of new rows."""
+    def _query(self, X: Any) -> tuple[Reading, NDArray]:
+        """New rows as the parent reads them, and encoded."""
         check_is_fitted(self, "polytopes_")
-        values = validate_data(self, X, dtype=np.float64, reset=False)
-        modes, proba = self._parent.read(X if hasattr(X, "columns") else values)
-        return modes, proba, values
-
-    def _find_nearest(self, modes: ActivationModes, X: NDArray, *, labels: bool = False) -> Near:
-        """The polytopes that gate and posterior look at; with their labels in the same look."""
-        k = min(self.n_neighbors if self.gate == "geodesic" else 1, len(self.polytopes_))
-        if self.distance == "euclidean":
-            _, index = euclidean_nearest(X, self._gaussians, k, self._effort)
-            return Near(np.ones(index.shape), index)
-        fill = self.posterior == "kernel" or self.gate == "gaussian"
-        wanted = self._posterior.wanted if labels else {}
-        search = Search(self._gaussians, k, fill, **wanted)
-        return self._index.nearest(modes, X, search, self._effort)
+        if not self._source.family.in_order(X):
+            raise ValueError(
+                "X is a DataLoader that does not keep the order of its rows, so no answer could be "
+                "matched to its row. Use shuffle=False and no sampler."
+            )
+        reading = self._parent.read(self._check_rows(X)[0], self.verbose)
+        return reading, self._landscape.table.encode(reading.seen)
 
     def _alpha_and_log_posterior(self, X: Any) -> tuple[NDArray, NDArray]:
-        modes, parent_proba, values = self._query(X)
-        near = self._find_nearest(modes, values, labels=True)
-        alpha = self._gate.alpha(self._gate.log_f(values, near))
-        return alpha, self._posterior.log_proba(modes, parent_proba, near, self._effort)
+        reading, values = self._query(X)
+        place, modes = self._landscape, reading.modes
+        near = place.nearest(modes, values, gamma=self.gamma_)
+        alpha = self._gate.alpha(self._gate.log_f(values, near, place.density))
+        kernel = None
+        if self.gamma_ is not None:
+            gammas = np.array([self.gamma_])
+            kernel = place.kernel.proba(modes, near, gammas, place.settings.effort)[0]
+        return alpha, self._posterior.log_proba(reading.proba, kernel)
 
     def predict_proba(self, X: Any) -> NDArray:
         """alpha(x) pi(x) + (1 - alpha(x)) prior, shape (n_samples, n_classes)."""
@@ -291,8 +300,9 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def score_samples(self, X: Any) -> NDArray:
         """log f of each row: higher means more in distribution."""
-        modes, _, values = self._query(X)
-        return self._gate.log_f(values, self._find_nearest(modes, values))
+        reading, values = self._query(X)
+        near = self._landscape.nearest(reading.modes, values)
+        return self._gate.log_f(values, near, self._landscape.density)
 
     def in_distribution(self, X: Any) -> NDArray:
         """alpha of each row, in [0, 1]: the weight of pi against the prior."""
@@ -302,19 +312,22 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def nearest(self, X: Any, k: int = 1) -> tuple[NDArray, NDArray]:
         """Similarity and index (into ``polytopes_``) of the k nearest polytopes.
 
-        Ties: highest similarity, then highest Gaussian log density, then lowest index.
+        Ties: highest similarity, then highest log density, then lowest index.
         """
         check_is_fitted(self, "polytopes_")
         _validation.count(k=k)
         if k > len(self.polytopes_):
             raise ValueError(f"k must be at most {len(self.polytopes_)}, the polytopes; got {k}.")
-        modes, _, values = self._query(X)
+        reading, values = self._query(X)
+        place, effort = self._landscape, self._landscape.settings.effort
         if self.distance == "euclidean":
-            _, index = euclidean_nearest(values, self._gaussians, k, self._effort)
-            return pair_similarity(modes, self.polytopes_.modes, index, self._effort), index
-        near = self._index.nearest(modes, values, Search(self._gaussians, k), self._effort)
+            _, index = euclidean_nearest(values, place.density, k, effort)
+            return pair_similarity(reading.modes, self.polytopes_.modes, index, effort), index
+        search = Search(place.density, k)
+        near = place.kernel.evidence.index.nearest(reading.modes, values, search, effort)
         return near.similarity, near.index
 
     def similarity(self, X: Any, Y: Any) -> NDArray:
         """Geodesic kernel K between the rows of X and of Y, shape (n_X, n_Y)."""
-        return build_index(self._query(Y)[0]).similarity(self._query(X)[0], self._effort)
+        left, right = self._query(X)[0].modes, self._query(Y)[0].modes
+        return build_index(right).similarity(left, self._landscape.settings.effort)

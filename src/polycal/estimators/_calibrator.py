@@ -19,9 +19,11 @@ class GeodesicCalibrator(BaseCalibrator):
     Parameters
     ----------
     estimator : classifier, default=None
-        A forest, a bagging of trees or a ReLU MLPClassifier. It is cloned and fitted, unless
-        it comes fitted inside ``sklearn.frozen.FrozenEstimator``. None is a
-        ``RandomForestClassifier``.
+        A tree, forest or bagging of trees; GradientBoosting, HistGradientBoosting, LightGBM,
+        XGBoost or CatBoost; a ReLU MLPClassifier or skorch net; or a Pipeline that ends in one
+        of these. It is cloned and fitted, unless it comes fitted inside
+        ``sklearn.frozen.FrozenEstimator``. A torch module (plain or as :class:`TorchParent`)
+        and a Keras model are always taken as fitted. None is a ``RandomForestClassifier``.
     posterior : {"pooled", "kernel", "parent"}, default="pooled"
         Source of pi: parent and kernel together (log-linear, fitted by log-loss), the ratios
         of the nearest polytope (the paper), or the recalibrated parent alone.
@@ -47,13 +49,26 @@ class GeodesicCalibrator(BaseCalibrator):
         Added to each variance.
     scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
         What gamma is chosen by.
-    calibration : {"auto", "holdout"}, default="auto"
-        Where calibration rows come from when ``X_cal`` is not given. "holdout" keeps
-        ``calibration_size`` of the rows from the parent, class by class.
+    calibration : {"auto", "holdout", "oob", "cv"}, default="auto"
+        Where calibration rows come from when ``X_cal`` is not given.
+
+        - "holdout" keeps ``calibration_size`` of the rows from the parent, class by class.
+        - "oob" (forest or bagging with bootstrap): the parent sees all rows, and each row is
+          calibrated by the trees that did not see it. One fit.
+        - "cv": each fifth of the rows is calibrated by a parent fitted on the others, and one
+          final parent is fitted on all rows. Six fits.
+        - "auto": "holdout" for a fitted parent, "oob" for a bootstrap forest of at least 20
+          trees without weights (rows of large weight are in nearly every tree's sample, so few
+          trees are left to judge them), "cv" for all others.
     calibration_size : float, default=0.3
+        Share of the rows that "holdout" keeps.
     prior : array-like of shape (n_classes,), default=None
         Class priors where the model will be used, in the order of ``classes_``; posterior
         and far limit follow them. None: the weighted class shares of X in ``fit``.
+    categorical_features : "from_dtype", None or array-like, default="from_dtype"
+        Columns that are categories to the density: by pandas or polars data type, or names,
+        numbers or a mask of columns. With a Pipeline, columns as its last step sees them. How
+        the parent takes its categories is the parent's own setting.
     n_jobs : int, default=None
         Threads for the passes of polycal; a given parent keeps its own setting.
     random_state : int, RandomState instance or None, default=None
@@ -81,7 +96,16 @@ class GeodesicCalibrator(BaseCalibrator):
     Notes
     -----
     A frozen parent must not have seen the calibration rows. With ``X_cal``, X should be the
-    parent's training rows; without it, X is split, and must be new to the parent.
+    parent's training rows; without it, X is split, and must be new to the parent. A parent
+    that knows only codes 0, 1, ... (XGBoost, torch, Keras) is taken to number the classes in
+    their sorted order.
+
+    What each plan estimates: "holdout" and ``X_cal`` calibrate the very model that predicts, so
+    their false-alarm bound is exact, but that model has seen fewer rows. "oob" and "cv" fit the
+    final model on all rows and calibrate stand-ins for it: the trees that did not see a row
+    (about 37 % of them), or parents that saw 80 % of the rows. Stand-ins are slightly weaker,
+    so probabilities lean to caution and fewer rows than ``false_alarm`` fall below the floor.
+    In a Pipeline, "oob" is optimistic as far as its first steps learn from the labels.
 
     Guarantees: rows of ``predict_proba`` sum to 1; far from all data they equal ``priors_``;
     with equal priors the gate never changes ``predict``.
@@ -114,6 +138,7 @@ class GeodesicCalibrator(BaseCalibrator):
         calibration: str = "auto",
         calibration_size: float = 0.3,
         prior: ArrayLike | None = None,
+        categorical_features: Any = "from_dtype",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -132,6 +157,7 @@ class GeodesicCalibrator(BaseCalibrator):
             calibration=calibration,
             calibration_size=calibration_size,
             prior=prior,
+            categorical_features=categorical_features,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,

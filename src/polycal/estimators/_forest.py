@@ -18,7 +18,8 @@ class KernelDensityForest(BaseCalibrator):
     n_estimators, max_depth, min_samples_leaf, max_features :
         As in ``RandomForestClassifier``; the defaults are the paper's.
     posterior, gate, bandwidth, distance, gamma, floor, false_alarm, n_neighbors, \
-    regularization, scoring, calibration, calibration_size, prior, n_jobs, random_state, verbose :
+    regularization, scoring, calibration, calibration_size, prior, categorical_features, n_jobs, \
+    random_state, verbose :
         As in :class:`GeodesicCalibrator`. ``n_jobs`` and ``random_state`` also go to the forest.
 
     Examples
@@ -51,6 +52,7 @@ class KernelDensityForest(BaseCalibrator):
         calibration: str = "auto",
         calibration_size: float = 0.3,
         prior: ArrayLike | None = None,
+        categorical_features: Any = "from_dtype",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -69,6 +71,7 @@ class KernelDensityForest(BaseCalibrator):
             calibration=calibration,
             calibration_size=calibration_size,
             prior=prior,
+            categorical_features=categorical_features,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,

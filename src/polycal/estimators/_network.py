@@ -18,7 +18,8 @@ class KernelDensityNetwork(BaseCalibrator):
     hidden_layer_sizes, learning_rate_init, alpha, batch_size, max_iter, early_stopping :
         As in ``MLPClassifier`` (ReLU, Adam); layers and learning rate are the paper's.
     posterior, gate, bandwidth, distance, gamma, floor, false_alarm, n_neighbors, \
-    regularization, scoring, calibration, calibration_size, prior, n_jobs, random_state, verbose :
+    regularization, scoring, calibration, calibration_size, prior, categorical_features, n_jobs, \
+    random_state, verbose :
         As in :class:`GeodesicCalibrator`. ``random_state`` also goes to the network.
 
     Examples
@@ -53,6 +54,7 @@ class KernelDensityNetwork(BaseCalibrator):
         calibration: str = "auto",
         calibration_size: float = 0.3,
         prior: ArrayLike | None = None,
+        categorical_features: Any = "from_dtype",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -71,6 +73,7 @@ class KernelDensityNetwork(BaseCalibrator):
             calibration=calibration,
             calibration_size=calibration_size,
             prior=prior,
+            categorical_features=categorical_features,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,

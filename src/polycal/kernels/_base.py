@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._blocks import map_blocks
-from .._gaussian import Gaussians
+from .._density import Density
 from .._types import ActivationModes, Near
 
 
@@ -25,7 +25,7 @@ class Effort:
 class Search:
     """What ``nearest`` looks for among the stored modes."""
 
-    gaussians: Gaussians  # of the modes that may be neighbours: the first ones stored
+    density: Density  # of the modes that may be neighbours: the first ones stored
     k: int
     fill: bool = True  # whether modes with K = 0 may fill up places
     counts: NDArray | None = None  # class counts, to bring their sums in the same look
@@ -33,7 +33,7 @@ class Search:
 
     @property
     def among(self) -> int:
-        return len(self.gaussians.log_norm)
+        return len(self.density)
 
 
 class KernelIndex(ABC):

@@ -7,22 +7,21 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .._blocks import map_blocks
-from .._gaussian import Gaussians
+from .._density import Density
 from .._types import ActivationModes
 from ._base import Effort
 from ._select import select_row
 
 
 def euclidean_nearest(
-    X: NDArray, gaussians: Gaussians, k: int, effort: Effort
+    X: NDArray, density: Density, k: int, effort: Effort
 ) -> tuple[NDArray, NDArray]:
     """Distance and index of the k nearest means; ties by log density, then lowest index."""
 
     def block(rows: slice) -> tuple[NDArray, NDArray]:
         n = rows.stop - rows.start
         score, index = np.empty((n, k)), np.empty((n, k), dtype=np.int64)
-        g = gaussians
-        _nearest_means(X[rows], g.mean, g.precision, g.log_norm, score, index)
+        _nearest_means(X[rows], density.parts, score, index)
         return np.sqrt(-score), index
 
     blocks = map_blocks(
@@ -60,7 +59,8 @@ def pair_similarity(
 
 
 @njit(nogil=True, cache=True)
-def _nearest_means(X, mean, precision, log_norm, out_score, out_ids):
+def _nearest_means(X, density, out_score, out_ids):
+    mean = density[0]
     n = mean.shape[0]
     ids, keep = np.arange(n), np.empty(n, np.int64)
     score = np.empty(n)
@@ -71,4 +71,4 @@ def _nearest_means(X, mean, precision, log_norm, out_score, out_ids):
                 z = X[i, j] - mean[r, j]
                 total += z * z
             score[r] = -total
-        select_row(score, ids, n, X[i], mean, precision, log_norm, keep, out_score[i], out_ids[i])
+        select_row(score, ids, n, X[i], density, keep, out_score[i], out_ids[i])

@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .._blocks import map_blocks
+from .._density import NO_DENSITY
 from .._types import ActivationModes, Near
 from ._base import Effort, KernelIndex, Search
 from ._select import select_row
@@ -96,12 +97,11 @@ class ForestIndex(KernelIndex):
         # table[i, m, y]: rows of class y that share exactly m leaves with query i
         shape = (len(queries), queries.codes.shape[1] + 1, counts.shape[1])
         table = np.zeros(shape)
-        fill, gaussians = False, (NO_ROWS, NO_ROWS, np.empty(0))
+        fill, density = False, NO_DENSITY
         if search is not None:
-            g = search.gaussians
-            fill, gaussians = search.fill, (g.mean, g.precision, g.log_norm)
+            fill, density = search.fill, search.density
         look = (self._tables, self._scratch())
-        _survey_rows(queries.codes, *look, fill, X, gaussians, sim, ids, counts, table)
+        _survey_rows(queries.codes, *look, fill, X, density.parts, sim, ids, counts, table)
         return table
 
     def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
@@ -263,11 +263,10 @@ def _fill_similarity(codes, tables, scratch, K):
 
 
 @njit(nogil=True, cache=True)
-def _survey_rows(codes, tables, scratch, fill, X, gaussians, out_sim, out_ids, counts, table):
+def _survey_rows(codes, tables, scratch, fill, X, density, out_sim, out_ids, counts, table):
     """One look at each query's candidates: the nearest (if asked for) and the class table."""
     n_trees, k = codes.shape[1], out_sim.shape[1]
-    mean, precision, log_norm = gaussians
-    among = len(log_norm)
+    among = len(density[2])
     touched, shared = scratch[1], scratch[2]
     # Most candidates share few leaves; four lanes spare each addition the wait for the last.
     lanes = np.zeros((4, *table.shape[1:]))
@@ -285,7 +284,7 @@ def _survey_rows(codes, tables, scratch, fill, X, gaussians, out_sim, out_ids, c
             if fill:
                 n = _append_others(n, k, among, scratch)
             chosen = out_sim[i], out_ids[i]
-            select_row(shared, touched, n, X[i], mean, precision, log_norm, keep, *chosen)
+            select_row(shared, touched, n, X[i], density, keep, *chosen)
             for j in range(k):
                 out_sim[i, j] /= n_trees
 

@@ -45,9 +45,8 @@ class NetworkIndex(KernelIndex):
         K = self._similarity_block(queries)
         sim = np.empty((len(K), search.k))
         ids = np.empty((len(K), search.k), dtype=np.int64)
-        g = search.gaussians
         near = K[:, : search.among]
-        _select_rows(near, search.fill, X, g.mean, g.precision, g.log_norm, sim, ids)
+        _select_rows(near, search.fill, X, search.density.parts, sim, ids)
         if search.counts is None:
             return Near(sim, ids)
         return Near(sim, ids, _power_sums(K, search.counts, search.exponents))
@@ -115,11 +114,11 @@ def _layer_product(queries, tiles, ranges, sizes, out):
 
 
 @njit(nogil=True, cache=True)
-def _select_rows(K, fill, X, mean, precision, log_norm, out_sim, out_ids):
+def _select_rows(K, fill, X, density, out_sim, out_ids):
     n = K.shape[1]
     ids, keep = np.arange(n), np.empty(n, np.int64)
     for i in range(K.shape[0]):
-        select_row(K[i], ids, n, X[i], mean, precision, log_norm, keep, out_sim[i], out_ids[i])
+        select_row(K[i], ids, n, X[i], density, keep, out_sim[i], out_ids[i])
         if not fill:
             for j in range(out_sim.shape[1]):
                 if out_sim[i, j] == 0.0:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .._gaussian import row_log_density
+from .._density import row_log_density
 
 
 @njit(nogil=True, cache=True)
-def select_row(sim, ids, n, x, mean, precision, log_norm, keep, out_sim, out_ids):
+def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
     """Best ``len(out_sim)`` of n candidates: highest sim, then log density, then lowest id.
 
-    Only ids that have a Gaussian can be chosen. Densities are evaluated only for candidates
+    Only ids that have a density can be chosen. Densities are evaluated only for candidates
     that reach the k-th highest similarity; ``keep`` is scratch for n of them. Places that no
     candidate fills keep similarity 0 and id -1.
     """
-    k, among = len(out_sim), len(log_norm)
+    k, among = len(out_sim), len(density[2])
     top = np.full(k, -np.inf)
     kth = -np.inf
     kept = 0
@@ -32,7 +32,7 @@ def select_row(sim, ids, n, x, mean, precision, log_norm, keep, out_sim, out_ids
             if s > top[place]:
                 top[place] = s
                 kth = top[k - 1]
-    density = np.empty(k)
+    level = np.empty(k)
     out_sim[:] = 0.0
     out_ids[:] = -1
     filled = 0
@@ -41,13 +41,13 @@ def select_row(sim, ids, n, x, mean, precision, log_norm, keep, out_sim, out_ids
         if s < kth:
             continue
         r = np.int64(ids[j])
-        g = row_log_density(x, mean[r], precision[r], log_norm[r])
+        g = row_log_density(x, r, density)
         place = filled
         while place > 0:
             b = place - 1
             if out_sim[b] > s:
                 break
-            if out_sim[b] == s and (density[b] > g or (density[b] == g and out_ids[b] < r)):
+            if out_sim[b] == s and (level[b] > g or (level[b] == g and out_ids[b] < r)):
                 break
             place -= 1
         if place >= k:
@@ -55,8 +55,8 @@ def select_row(sim, ids, n, x, mean, precision, log_norm, keep, out_sim, out_ids
         for b in range(min(filled, k - 1), place, -1):
             out_sim[b] = out_sim[b - 1]
             out_ids[b] = out_ids[b - 1]
-            density[b] = density[b - 1]
+            level[b] = level[b - 1]
         out_sim[place] = s
         out_ids[place] = r
-        density[place] = g
+        level[place] = g
         filled = min(filled + 1, k)

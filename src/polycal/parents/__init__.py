@@ -4,16 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.pipeline import Pipeline
-
 from ._bagging import BaggingParent
 from ._base import Parent
+from ._boosting import (
+    CatBoostFamily,
+    GradientBoostingFamily,
+    HistGradientBoostingFamily,
+    LightGBMFamily,
+    XGBoostFamily,
+)
 from ._forest import ForestParent
+from ._keras import KerasFamily
 from ._mlp import MLPParent
+from ._pipeline import PipelineParent
+from ._skorch import SkorchFamily
+from ._torch import TorchFamily, TorchParent
 
-__all__ = ["Parent", "find_family"]
+__all__ = ["Parent", "TorchParent", "find_family"]
 
-FAMILIES: list[type[Parent]] = [ForestParent, BaggingParent, MLPParent]
+FAMILIES: list[type[Parent]] = [
+    ForestParent,
+    BaggingParent,
+    GradientBoostingFamily,
+    HistGradientBoostingFamily,
+    LightGBMFamily,
+    XGBoostFamily,
+    CatBoostFamily,
+    MLPParent,
+    TorchFamily,
+    SkorchFamily,
+    KerasFamily,
+    PipelineParent,
+]
 
 
 def find_family(estimator: Any) -> type[Parent]:
@@ -27,10 +49,7 @@ def find_family(estimator: Any) -> type[Parent]:
         if reason is None:
             return family
     reason = next((r for r in reasons if r), f"{type(estimator).__name__} is not a known family")
-    if isinstance(estimator, Pipeline):
-        reason = (
-            "a Pipeline is not read yet; put the calibrator around its last step instead, as in "
-            "make_pipeline(StandardScaler(), GeodesicCalibrator(MLPClassifier()))"
-        )
     known = "; ".join(family.family for family in FAMILIES)
-    raise TypeError(f"estimator={estimator!r} is not supported: {reason}. Supported: {known}.")
+    raise TypeError(
+        f"estimator={type(estimator).__name__} is not supported: {reason}. Supported: {known}."
+    )

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from .._types import ActivationModes
-from ._base import Parent, check_float32
+from .._table import numbers_of
+from .._types import ActivationModes, Reading
+from ._base import Parent, check_float32, out_of_bag_reading
 
 
 class BaggingParent(Parent):
@@ -28,10 +29,27 @@ class BaggingParent(Parent):
             "use estimator=DecisionTreeClassifier() inside it"
         )
 
-    def read(self, X: Any) -> tuple[ActivationModes, NDArray]:
-        check_float32(X)
-        values = np.asarray(X, dtype=float)
+    @classmethod
+    def has_out_of_bag(cls, estimator: Any) -> bool:
+        return estimator.bootstrap
+
+    def out_of_bag(self, reading: Reading) -> tuple[Reading, NDArray]:
+        n_classes = reading.proba.shape[1]
+        trees = self.estimator.estimators_
+
+        def votes(tree: int, leaves: NDArray) -> NDArray:
+            # A tree knows only the classes of its own rows.
+            proba = np.zeros((len(leaves), n_classes))
+            proba[:, trees[tree].classes_.astype(int)] = trees[tree].tree_.value[leaves, 0, :]
+            return proba
+
+        return out_of_bag_reading(reading, self.estimator, votes)
+
+    def read(self, X: Any, verbose: int = 0) -> Reading:
+        values = numbers_of(X)
+        check_float32(values)
         bag = self.estimator
         pairs = zip(bag.estimators_, bag.estimators_features_, strict=True)
         leaves = [tree.apply(values[:, features]) for tree, features in pairs]
-        return ActivationModes.from_leaves(np.stack(leaves, axis=1)), bag.predict_proba(X)
+        modes = ActivationModes.from_leaves(np.stack(leaves, axis=1))
+        return Reading(modes, bag.predict_proba(X), X)

@@ -11,8 +11,9 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from .._blocks import map_blocks
-from .._types import ActivationModes
-from ._base import Parent, check_float32
+from .._table import numbers_of
+from .._types import ActivationModes, Reading
+from ._base import Parent, check_float32, out_of_bag_reading
 
 NODE = np.dtype(
     [("threshold", np.float32), ("feature", np.int32), ("left", np.int32), ("right", np.int32)]
@@ -42,9 +43,23 @@ class ForestParent(Parent):
         known = (RandomForestClassifier, ExtraTreesClassifier, DecisionTreeClassifier)
         return None if isinstance(estimator, known) else ""
 
-    def read(self, X: Any) -> tuple[ActivationModes, NDArray]:
-        check_float32(X)
-        values = np.asarray(X, dtype=np.float32)  # as scikit-learn's trees compare
+    @classmethod
+    def has_out_of_bag(cls, estimator: Any) -> bool:
+        return getattr(estimator, "bootstrap", False)
+
+    def out_of_bag(self, reading: Reading) -> tuple[Reading, NDArray]:
+        def votes(tree: int, leaves: NDArray) -> NDArray:
+            return self._value[self._start[tree] + leaves]
+
+        return out_of_bag_reading(reading, self.estimator, votes)
+
+    def read(self, X: Any, verbose: int = 0) -> Reading:
+        numbers = numbers_of(X)
+        check_float32(numbers)
+        if np.isnan(numbers).any():  # each node has its own side for missing numbers
+            leaves = self.estimator.apply(X).reshape(len(numbers), -1)
+            return Reading(ActivationModes.from_leaves(leaves), self.estimator.predict_proba(X), X)
+        values = numbers.astype(np.float32)  # as scikit-learn's trees compare
         n_trees = len(self._start) - 1
         leaves = np.empty((len(values), n_trees), dtype=np.int32)
         proba = np.zeros((len(values), self._value.shape[1]))
@@ -54,7 +69,7 @@ class ForestParent(Parent):
 
         jobs = getattr(self.estimator, "n_jobs", None)
         map_blocks(walk, len(values), 4 * n_trees, n_jobs=jobs)
-        return ActivationModes.from_leaves(leaves), proba / n_trees
+        return Reading(ActivationModes.from_leaves(leaves), proba / n_trees, X)
 
 
 def _pack(tree: Any) -> NDArray:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.neural_network import MLPClassifier
 
-from .._types import ActivationModes
+from .._table import numbers_of
+from .._types import ActivationModes, Reading
 from ._base import Parent
 
 
@@ -27,9 +27,14 @@ class MLPParent(Parent):
             'use activation="relu"'
         )
 
-    def read(self, X: Any) -> tuple[ActivationModes, NDArray]:
+    def read(self, X: Any, verbose: int = 0) -> Reading:
         net = self.estimator
-        h = np.asarray(X, dtype=float)
+        h = numbers_of(X)
+        if np.isnan(h).any():
+            raise ValueError(
+                "Input X contains NaN, and MLPClassifier does not take missing values. Put an "
+                "imputer before it in a Pipeline."
+            )
         bits = []
         # Far away the layers may overflow; the gate is closed there, so no warning.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -43,4 +48,4 @@ class MLPParent(Parent):
                 positive = expit(logits[:, 0])
                 proba = np.stack([1.0 - positive, positive], axis=1)
         bits.append(proba > 1.0 / proba.shape[1])
-        return ActivationModes.from_bits(bits), proba
+        return Reading(ActivationModes.from_bits(bits), proba, X)

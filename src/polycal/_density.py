@@ -1,0 +1,130 @@
+"""The density of each polytope, and the one loop that evaluates it.
+
+A factor for each feature: a Gaussian for an observed number, a share for a symbol (the level
+of a category, or whether a number is missing). The tie rule of the nearest polytope depends
+on this density, so every back-end calls the same function: equal inputs give equal floats,
+whatever the block or the thread.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Density:
+    """p densities over rows as ``Table.encode`` gives them: numbers, then symbols."""
+
+    mean: NDArray  # (n_polytopes, n_numbers)
+    precision: NDArray  # (n_polytopes, n_numbers), 1 / variance
+    log_norm: NDArray  # (n_polytopes,), log density at the centre
+    log_missing: NDArray  # (n_numbers,), of a missing number; 0 where a symbol tells it
+    log_share: NDArray  # (n_polytopes, n_levels), log of the share over the symbol's largest
+    start: NDArray  # (n_symbols + 1,), first level of each symbol
+    log_mass: NDArray  # (n_polytopes,), log of the share of rows in the polytope
+
+    @classmethod
+    def from_parts(
+        cls,
+        mean: NDArray,
+        variance: NDArray,
+        mass: NDArray,
+        log_missing: NDArray | None = None,
+        log_share: NDArray | None = None,
+        start: NDArray | None = None,
+    ) -> Density:
+        log_norm = -0.5 * np.log(variance).sum(axis=1) - mean.shape[1] * HALF_LOG_2PI
+        start = np.zeros(1, dtype=np.int64) if start is None else start
+        if log_share is None:
+            log_share = np.empty((len(mean), 0))
+        elif len(start) > 1:
+            largest = np.maximum.reduceat(log_share, start[:-1], axis=1)
+            log_share = log_share - np.repeat(largest, np.diff(start), axis=1)
+            log_norm = log_norm + largest.sum(axis=1)
+        return cls(
+            np.ascontiguousarray(mean),
+            np.ascontiguousarray(1.0 / variance),
+            log_norm,
+            np.zeros(mean.shape[1]) if log_missing is None else log_missing,
+            np.ascontiguousarray(log_share),
+            start,
+            np.log(mass),
+        )
+
+    def __len__(self) -> int:
+        return len(self.log_norm)
+
+    @property
+    def parts(self) -> tuple[NDArray, ...]:
+        """What ``row_log_density`` takes."""
+        return (
+            self.mean,
+            self.precision,
+            self.log_norm,
+            self.log_missing,
+            self.log_share,
+            self.start,
+        )
+
+    def log_density(self, X: NDArray, index: NDArray) -> NDArray:
+        """log density of x_i in polytope index[i, j], shape (n_samples, k); -inf for index -1."""
+        log_kernel, log_norm = self._terms(X, index)
+        return log_kernel + log_norm
+
+    def log_kernel(self, X: NDArray, index: NDArray) -> NDArray:
+        """The same over the density at the centre, so that every kernel has height 1."""
+        return self._terms(X, index)[0]
+
+    def _terms(self, X: NDArray, index: NDArray) -> tuple[NDArray, NDArray]:
+        log_kernel, log_norm = np.empty(index.shape), np.empty(index.shape)
+        _all_terms(X, index, self.parts, log_kernel, log_norm)
+        return log_kernel, log_norm
+
+
+# An empty stand-in for loops that need no density.
+NO_DENSITY = Density.from_parts(np.empty((0, 0)), np.empty((0, 0)), np.empty(0))
+
+
+@njit(nogil=True, cache=True)
+def row_terms(x, r, parts):
+    """log kernel of height 1, and log density at the centre of the row's observed features.
+
+    Overflow far away gives -inf, never NaN, since every precision is positive.
+    """
+    mean, precision, log_norm, log_missing, log_share, start = parts
+    n_numbers = mean.shape[1]
+    total, factors, norm = 0.0, 0.0, log_norm[r]
+    for j in range(n_numbers):
+        z = x[j] - mean[r, j]
+        if z == z:
+            total += z * z * precision[r, j]
+        else:
+            factors += log_missing[j]
+            norm -= 0.5 * math.log(precision[r, j]) - HALF_LOG_2PI
+    for c in range(len(start) - 1):
+        factors += log_share[r, start[c] + np.int64(x[n_numbers + c])]
+    return factors - 0.5 * total, norm
+
+
+@njit(nogil=True, cache=True)
+def row_log_density(x, r, parts):
+    kernel, norm = row_terms(x, r, parts)
+    return norm + kernel
+
+
+@njit(nogil=True, cache=True)
+def _all_terms(X, index, parts, out_kernel, out_norm):
+    for i in range(index.shape[0]):
+        for j in range(index.shape[1]):
+            r = index[i, j]
+            if r < 0:
+                out_kernel[i, j], out_norm[i, j] = -np.inf, 0.0
+            else:
+                out_kernel[i, j], out_norm[i, j] = row_terms(X[i], r, parts)

@@ -1,0 +1,93 @@
+"""The one file that touches scikit-learn's private names."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+
+# Rows on which each call proves that the leaves are those of the model.
+N_PROVED = 5
+
+
+def hist_gradient_boosting_leaves(estimator: Any, X: Any) -> NDArray:
+    """Leaf of each row in each tree of a fitted HistGradientBoostingClassifier.
+
+    A copy of the model whose leaves hold their own place instead of a score goes through
+    scikit-learn's public ``staged_decision_function``. Thresholds, missing values and categories
+    are therefore scikit-learn's own affair, and only the places of the leaves are private.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_iter_ * n_trees_per_iteration_), int32
+        Trees in the order of ``estimator._predictors``: all trees of a round together.
+
+    Raises
+    ------
+    RuntimeError
+        If this version of scikit-learn keeps its trees elsewhere.
+    """
+    try:
+        numbered = _number_leaves(estimator)
+        values = [tree.nodes["value"] for trees in estimator._predictors for tree in trees]
+        baseline = estimator._baseline_prediction
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise RuntimeError(_changed(f"{type(error).__name__}: {error}")) from error
+    rounds: list[NDArray] = []
+    before: Any = 0.0
+    for stage in numbered.staged_decision_function(X):
+        # Sums of whole numbers below 2**53 are exact, so differences give each place back.
+        total = np.reshape(stage, (len(stage), -1))  # (n_samples, n_trees_per_iteration_)
+        rounds.append((total - before).astype(np.int32))
+        before = total
+    leaves = np.concatenate(rounds, axis=1)
+    _prove(estimator, X, leaves, values, baseline)
+    return leaves
+
+
+def _number_leaves(estimator: Any) -> Any:
+    """A shallow copy of the model whose nodes have their own place as value."""
+    numbered = copy(estimator)
+    numbered._baseline_prediction = np.zeros(estimator._baseline_prediction.shape)
+    numbered._predictors = [[_number_nodes(tree) for tree in trees] for trees in _rounds(estimator)]
+    return numbered
+
+
+def _rounds(estimator: Any) -> list:
+    if len(estimator._predictors) != estimator.n_iter_:
+        raise ValueError(f"{len(estimator._predictors)} rounds instead of {estimator.n_iter_}")
+    return estimator._predictors
+
+
+def _number_nodes(tree: Any) -> Any:
+    numbered = copy(tree)
+    numbered.nodes = tree.nodes.copy()
+    numbered.nodes["value"] = np.arange(len(tree.nodes))
+    return numbered
+
+
+def _prove(
+    estimator: Any, X: Any, leaves: NDArray, values: list[NDArray], baseline: NDArray
+) -> None:
+    """The scores of the leaves found sum to the decision function, on the first rows."""
+    few = leaves[:N_PROVED]
+    if len(values) != leaves.shape[1]:
+        raise RuntimeError(_changed(f"{leaves.shape[1]} trees instead of {len(values)}"))
+    scores = np.stack([value[few[:, t]] for t, value in enumerate(values)], axis=1)
+    total = baseline + scores.reshape(len(few), -1, baseline.shape[1]).sum(axis=1)
+    known = estimator.decision_function(_safe_indexing(X, np.arange(len(few))))
+    # The same numbers in another order of summation: anything more is another leaf.
+    if not np.allclose(total, np.reshape(known, total.shape), rtol=1e-6, atol=1e-6):
+        raise RuntimeError(_changed("the leaves do not sum to the decision function"))
+
+
+def _changed(what: str) -> str:
+    return (
+        "HistGradientBoostingClassifier keeps its trees in another way than polycal knows in the "
+        f"installed scikit-learn {sklearn.__version__} ({what}). Install an older scikit-learn, "
+        "and report this to polycal."
+    )

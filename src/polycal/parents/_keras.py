@@ -1,0 +1,164 @@
+"""Keras 3 models, on any back-end: a second model with the same layers returns the activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from .._optional import optional
+from .._types import Reading
+from ._base import Parent, is_a
+from ._network import Rows, flat, piece_bits, to_proba
+
+BATCH_SIZE = 256
+#: Where the linear pieces of Keras's activation functions meet.
+FUNCTIONS: dict[str, tuple[float, float | None]] = {
+    "relu": (0.0, None),
+    "leaky_relu": (0.0, None),
+    "relu6": (0.0, 6.0),
+    "hard_tanh": (-1.0, 1.0),
+}
+
+
+class KerasFamily(Parent):
+    family = "a trained Keras 3 Sequential or functional model with ReLU-type activations"
+    pretrained = True
+    needs_codes = True
+    raw_input = True
+
+    @classmethod
+    def copy(cls, estimator: Any) -> Any:
+        return estimator
+
+    @staticmethod
+    def problem(estimator: Any) -> str | None:
+        if not is_a(estimator, "keras", "Model"):
+            return ""
+        if not is_a(estimator, "keras", "Functional", "Sequential"):
+            return (
+                "a subclassed Keras model has no graph of layers to read; write it as "
+                "keras.Model(inputs, outputs) or keras.Sequential with the same trained layers"
+            )
+        if _graph(estimator) is None:
+            return "the Keras model is not built; put a keras.Input first, train it, then give it"
+        if len(estimator.inputs) != 1 or len(estimator.outputs) != 1:
+            return (
+                f"the Keras model has {len(estimator.inputs)} inputs and "
+                f"{len(estimator.outputs)} outputs; expected one of each. Give a model with the "
+                "class scores as its only output"
+            )
+        if not _taps(estimator)[0]:
+            return (
+                "the Keras model has no ReLU-type activation (relu, relu6, leaky_relu, hard_tanh, "
+                "or the layers ReLU, LeakyReLU, PReLU); train one that has"
+            )
+        if _output_kind(estimator) is None:
+            return (
+                "the last layer of the Keras model must be linear, softmax or sigmoid; got "
+                f"activation {_name(_last(estimator).activation)!r}. End it with softmax"
+            )
+        return None
+
+    @classmethod
+    def allows_missing(cls, estimator: Any) -> bool:
+        return False
+
+    def read(self, X: Any, verbose: int = 0) -> Reading:
+        model, X = self.estimator, np.asarray(X)
+        if X.ndim == 0 or len(X) == 0:
+            raise ValueError(f"X must have at least one row; got shape {X.shape}.")
+        tensors, pieces = _taps(model)
+        probe = optional("keras", "keras").Model(model.inputs[0], [*tensors, model.outputs[0]])
+        rows, outputs = Rows(), []
+        with tqdm(total=len(X), desc="reading", unit="row", disable=not verbose) as bar:
+            for start in range(0, len(X), BATCH_SIZE):
+                batch = X[start : start + BATCH_SIZE]
+                *values, scores = map(np.asarray, probe.predict_on_batch(batch))
+                rows.add([_bits(v, *p) for v, p in zip(values, pieces, strict=True)], flat(batch))
+                outputs.append(np.asarray(scores, dtype=np.float64))
+                bar.update(len(batch))
+        kind = _output_kind(model) or "logits"
+        remedy = "End the model with a softmax over the classes (or one sigmoid unit)."
+        return rows.reading(to_proba(np.concatenate(outputs), kind, remedy))
+
+
+def _bits(values: NDArray, low: float, high: float | None) -> NDArray:
+    return np.concatenate(piece_bits(values.reshape(len(values), -1), low, high), axis=1)
+
+
+def _taps(model: Any) -> tuple[list, list]:
+    """Symbolic tensors to read in the graph of a model, in call order, and their pieces."""
+    keras = optional("keras", "keras")
+    tensors, pieces = [], []
+    for node in _nodes(model):
+        layer = node.operation
+        if is_a(layer, "keras", "Functional", "Sequential"):
+            inner, inner_pieces = _taps(layer)
+            if inner:  # its tensors live in its own graph: run that part on the outer input
+                tensors += keras.Model(layer.inputs, inner)(list(node.input_tensors))
+                pieces += inner_pieces
+        elif found := _layer_pieces(layer):
+            # PReLU may rise on both sides of zero, so layers of activation are read before.
+            tensors.append(node.input_tensors[0])
+            pieces.append(found)
+        elif found := _function_pieces(layer):
+            tensors.append(node.outputs[0])
+            pieces.append(found)
+    return tensors, pieces
+
+
+def _nodes(model: Any) -> list:
+    """Calls of layers in the graph, in order. Keras has no public list that tells apart the
+    calls of a shared layer."""
+    by_depth = _graph(model)._nodes_by_depth
+    return [
+        node
+        for depth in sorted(by_depth, reverse=True)
+        for node in by_depth[depth]
+        if not node.is_input
+    ]
+
+
+def _graph(model: Any) -> Any:
+    """The functional model that a Sequential builds; None before."""
+    return getattr(model, "_functional", model)
+
+
+def _layer_pieces(layer: Any) -> tuple[float, float | None] | None:
+    if is_a(layer, "keras", "ReLU"):
+        return float(layer.threshold), layer.max_value
+    if is_a(layer, "keras", "Relu6"):  # this and the next two: keras.ops in a functional model
+        return FUNCTIONS["relu6"]
+    relu_like = is_a(layer, "keras", "LeakyReLU", "PReLU", "Relu", "LeakyRelu")
+    return (0.0, None) if relu_like else None
+
+
+def _function_pieces(layer: Any) -> tuple[float, float | None] | None:
+    # The output of a recurrent layer is not the output of its activation.
+    if is_a(layer, "keras", "RNN"):
+        return None
+    activation = getattr(layer, "activation", None)
+    return FUNCTIONS.get(_name(activation)) or _layer_pieces(activation)
+
+
+def _name(activation: Any) -> str:
+    return getattr(activation, "__name__", type(activation).__name__)
+
+
+def _last(model: Any) -> Any:
+    layer = _nodes(model)[-1].operation
+    return _last(layer) if is_a(layer, "keras", "Functional", "Sequential") else layer
+
+
+def _output_kind(model: Any) -> str | None:
+    """What the model returns; None if neither logits nor probabilities."""
+    layer = _last(model)
+    if is_a(layer, "keras", "Softmax", "Sigmoid"):
+        return "probabilities"
+    names = {"softmax": "probabilities", "sigmoid": "probabilities", "linear": "logits"}
+    if not hasattr(layer, "activation"):
+        return "logits"
+    return names.get(_name(layer.activation))

@@ -1,0 +1,117 @@
+"""What all network adapters share: bits packed by batch, and rows of probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+
+from .._types import ActivationModes, Reading
+
+OUTPUTS = ("logits", "probabilities", "log_probabilities")
+
+# A row of probabilities may miss 1 by the rounding of half precision (8 bits), not by more.
+SUM_TOLERANCE = 1e-2
+
+
+class Rows:
+    """Bits and rows of a network, batch after batch. Only packed words are kept of the bits."""
+
+    def __init__(self) -> None:
+        self._codes: list[NDArray] = []
+        self._seen: list[NDArray] = []
+        self._sizes: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._codes))
+
+    def add(self, groups: list[NDArray], seen: NDArray) -> None:
+        """One batch: a group of bits for each call, and its rows as the classifier sees them."""
+        modes = ActivationModes.from_bits(groups)
+        self._sizes = self._sizes or modes.sizes
+        if modes.sizes != self._sizes:
+            raise ValueError(
+                f"every batch must pass the same activations; the first had groups of "
+                f"{self._sizes} bits, this one {modes.sizes}. Bring the rows to one shape, or "
+                "name layers whose size does not depend on the batch."
+            )
+        self._codes.append(modes.codes)
+        self._seen.append(seen)
+
+    def reading(self, proba: NDArray, labels: NDArray | None = None) -> Reading:
+        """All batches; the output layer is the last group (bit k: above the uniform 1/K)."""
+        if len(self) != len(proba):
+            raise ValueError(
+                f"the network returns {len(proba)} rows of scores, but {len(self)} rows passed "
+                "its activations or its encoder; expected one for one. Keep the rows on axis 0."
+            )
+        last = ActivationModes.from_bits([proba > 1.0 / proba.shape[1]])
+        codes = np.concatenate([np.concatenate(self._codes), last.codes], axis=1)
+        modes = ActivationModes(codes, self._sizes + last.sizes, packed=True)
+        return Reading(modes, proba, np.concatenate(self._seen), labels)
+
+
+def flat(values: NDArray) -> NDArray:
+    """One float64 row for each row, a copy: the network may overwrite its own input."""
+    return np.array(values, dtype=np.float64).reshape(len(values), -1)
+
+
+def piece_bits(flat: Any, low: float, high: float | None) -> list[Any]:
+    """Bits that name the linear piece: two pieces, or three where the activation is bounded."""
+    return [flat > low] if high is None else [flat > low, flat >= high]
+
+
+def check_output(output: str) -> None:
+    if output not in OUTPUTS:
+        raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}; got {output!r}.")
+
+
+def to_proba(values: NDArray, output: str, remedy: str) -> NDArray:
+    """Rows of class probabilities from what the network returns.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, n_classes), (n_samples, 1) or (n_samples,)
+        One column is the logit (or probability) of the second of two classes.
+    output : {"logits", "probabilities", "log_probabilities"}
+    remedy : str
+        What to do when the values are not what ``output`` says.
+    """
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or values.shape[1] == 0:
+        raise ValueError(
+            f"the network must return one row of class scores for each row, shape (n, K); got "
+            f"shape {values.shape}. Wrap it in a module that returns only the class scores."
+        )
+    if output == "logits" and values.shape[1] > 1 and _are_proba(values, 1e-5):
+        raise ValueError(
+            f"the network's rows are taken as logits but are already probabilities. {remedy}"
+        )
+    # Scores that overflow are reported below, in one place.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if output == "logits":
+            proba = softmax(values, axis=1) if values.shape[1] > 1 else expit(values)
+        else:
+            proba = np.exp(values) if output == "log_probabilities" else values
+    if proba.shape[1] == 1:
+        proba = np.concatenate([1.0 - proba, proba], axis=1)
+    finite = np.isfinite(proba).all(axis=1)
+    if not finite.all():
+        raise ValueError(
+            f"the network returns NaN or infinity for {(~finite).sum()} of {len(proba)} rows, "
+            f"the first is row {int(np.argmin(finite))}. Scale or clip the input."
+        )
+    if not _are_proba(proba, SUM_TOLERANCE):
+        worst = int(np.argmax(np.abs(proba.sum(axis=1) - 1.0)))
+        raise ValueError(
+            "the network must give probabilities: no negative number, each row with sum 1; row "
+            f"{worst} is {np.array2string(proba[worst], precision=4, threshold=6)}. {remedy}"
+        )
+    return proba / proba.sum(axis=1, keepdims=True)
+
+
+def _are_proba(values: NDArray, tolerance: float) -> bool:
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1.0) <= tolerance).all())
