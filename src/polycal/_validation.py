@@ -46,7 +46,8 @@ def auto_or_number(**named: object) -> None:
             raise ValueError(f'{name} must be "auto" or a number; got {value!r}.')
 
 
-def _as_floats(values: object, name: str, expected: str) -> NDArray:
+def as_floats(values: object, name: str, expected: str) -> NDArray:
+    """The values as an array of floats; the message says what they should hold."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
@@ -57,33 +58,31 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def check_weights(sample_weight: object, n_rows: int) -> NDArray:
+def check_weights(weights: object, n_rows: int, name: str = "sample_weight") -> NDArray:
     """Weights of shape (n_samples,), finite and not negative, scaled to mean 1 over rows in use."""
-    if sample_weight is None:
+    if weights is None:
         return np.ones(n_rows)
-    weight = _as_floats(sample_weight, "sample_weight", "one number for each row")
+    weight = as_floats(weights, name, "one number for each row")
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.ndim != 1:
         raise ValueError(
-            f"Sample weights must be 1D array or scalar; sample_weight has shape {weight.shape}."
+            f"Sample weights must be 1D array or scalar; {name} has shape {weight.shape}."
         )
     if len(weight) != n_rows:
         raise ValueError(
-            f"sample_weight must hold one number for each of the {n_rows} rows; it holds "
-            f"{len(weight)}."
+            f"{name} must hold one number for each of the {n_rows} rows; it holds {len(weight)}."
         )
     if not np.isfinite(weight).all():
-        raise ValueError("sample_weight contains NaN or infinity; give each row a finite weight.")
+        raise ValueError(f"{name} contains NaN or infinity; give each row a finite weight.")
     if (weight < 0).any():
         raise ValueError(
-            f"sample_weight must not be negative; its smallest value is {weight.min()}. "
+            f"{name} must not be negative; its smallest value is {weight.min()}. "
             "Remove such rows, or give them weight 0."
         )
     if not (weight > 0).any():
         raise ValueError(
-            "Sample weights must contain at least one non-zero number; sample_weight is 0 for "
-            "every row."
+            f"Sample weights must contain at least one non-zero number; {name} is 0 for every row."
         )
     return weight / weight[weight > 0].mean()
 
@@ -98,7 +97,7 @@ def mean_weight(sample_weight: object) -> float | None:
 
 def check_prior(prior: object, classes: NDArray) -> NDArray:
     """A positive probability for each class, in the order of ``classes_``."""
-    values = _as_floats(prior, "prior", "one probability for each class, in order")
+    values = as_floats(prior, "prior", "one probability for each class, in order")
     if values.shape != classes.shape:
         raise ValueError(
             f"prior must hold one probability for each of the {len(classes)} classes "

@@ -1,0 +1,28 @@
+"""Measures of calibration in distribution, of confidence out of it, and of telling the two apart.
+
+Labels are columns of P (0 to n_classes - 1); scores are higher for rows that are more in
+distribution; a row of weight 2 counts as two rows, a row of weight 0 as none.
+"""
+
+from ._calibration import classwise_calibration_error, expected_calibration_error
+from ._detection import auroc, fpr_at_tpr
+from ._interval import CalibrationErrorInterval, calibration_error_interval
+from ._pointwise import (
+    hellinger_distance,
+    mean_max_confidence,
+    mean_max_confidence_on_errors,
+    ood_calibration_error,
+)
+
+__all__ = [
+    "CalibrationErrorInterval",
+    "auroc",
+    "calibration_error_interval",
+    "classwise_calibration_error",
+    "expected_calibration_error",
+    "fpr_at_tpr",
+    "hellinger_distance",
+    "mean_max_confidence",
+    "mean_max_confidence_on_errors",
+    "ood_calibration_error",
+]
