@@ -25,6 +25,13 @@ def positive(**named: object) -> None:
             raise ValueError(f"{name} must be a finite number above 0; got {value!r}.")
 
 
+def not_negative(**named: object) -> None:
+    """Each value is a finite number of at least zero."""
+    for name, value in named.items():
+        if not _is_number(value) or not 0 <= float(value) < math.inf:  # type: ignore[arg-type]
+            raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+
+
 def count(**named: object) -> None:
     """Each value is a whole number of at least 1."""
     for name, value in named.items():
@@ -37,6 +44,13 @@ def share(**named: object) -> None:
     for name, value in named.items():
         if not _is_number(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
             raise ValueError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+
+
+def fraction(**named: object) -> None:
+    """Each value lies between 0 and 1, ends included."""
+    for name, value in named.items():
+        if not _is_number(value) or not 0 <= float(value) <= 1:  # type: ignore[arg-type]
+            raise ValueError(f"{name} must lie between 0 and 1; got {value!r}.")
 
 
 def auto_or_number(**named: object) -> None:

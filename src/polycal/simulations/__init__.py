@@ -1,0 +1,27 @@
+"""Simulated data whose truth is known: six tables, images of shapes, and spheres."""
+
+from ._images import make_ellipse_images, make_mixed_images, make_shape_images
+from ._spheres import sample_sphere
+from ._tables import (
+    make_circle,
+    make_gaussian_xor,
+    make_polynomial,
+    make_sinewave,
+    make_spiral,
+    make_trunk,
+)
+from ._truth import true_posterior
+
+__all__ = [
+    "make_circle",
+    "make_ellipse_images",
+    "make_gaussian_xor",
+    "make_mixed_images",
+    "make_polynomial",
+    "make_shape_images",
+    "make_sinewave",
+    "make_spiral",
+    "make_trunk",
+    "sample_sphere",
+    "true_posterior",
+]
