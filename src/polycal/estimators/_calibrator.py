@@ -104,7 +104,7 @@ class GeodesicCalibrator(BaseCalibrator):
     their false-alarm bound is exact, but that model has seen fewer rows. "oob" and "cv" fit the
     final model on all rows and calibrate stand-ins for it: the trees that did not see a row
     (about 37 % of them), or parents that saw 80 % of the rows. Stand-ins are slightly weaker,
-    so probabilities lean to caution and fewer rows than ``false_alarm`` fall below the floor.
+    so probabilities lean to caution, and the false-alarm bound holds about, not exactly.
     In a Pipeline, "oob" is optimistic as far as its first steps learn from the labels.
 
     Guarantees: rows of ``predict_proba`` sum to 1; far from all data they equal ``priors_``;
