@@ -272,5 +272,5 @@ def test_import_loads_no_extra():
 
 def test_public_names():
     expected = ["PAPER", "GeodesicCalibrator", "KernelDensityForest", "KernelDensityNetwork"]
-    expected += ["TorchParent"]
+    expected += ["TorchParent", "Evaluation", "evaluate"]
     assert sorted(polycal.__all__) == sorted([*expected, "metrics", "simulations"])

@@ -27,6 +27,7 @@ LAYERS = {
     "_posterior": 2,
     "_confidence": 2,
     "estimators": 3,
+    "evaluation": 4,
     "__init__": 4,
 }
 # Two packages of one layer that must not know each other.

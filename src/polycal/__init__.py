@@ -2,6 +2,7 @@
 
 from . import metrics, simulations
 from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
+from .evaluation import Evaluation, evaluate
 from .parents import TorchParent
 
 __all__ = [
@@ -9,7 +10,9 @@ __all__ = [
     "GeodesicCalibrator",
     "KernelDensityForest",
     "KernelDensityNetwork",
+    "Evaluation",
     "TorchParent",
+    "evaluate",
     "metrics",
     "simulations",
 ]
