@@ -103,6 +103,8 @@ class Evaluation:
             ax.set_yticks(range(len(models)), models)
             ax.set_ylim(len(models) - 0.5, -0.5)
             ax.grid(axis="x", alpha=0.3)
+            ax.locator_params(axis="x", nbins=4)
+            ax.tick_params(labelsize=8)
         for ax in axes.flat[len(panels) :]:
             ax.set_visible(False)
         return figure
