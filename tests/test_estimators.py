@@ -273,4 +273,4 @@ def test_import_loads_no_extra():
 def test_public_names():
     expected = ["PAPER", "GeodesicCalibrator", "KernelDensityForest", "KernelDensityNetwork"]
     expected += ["TorchParent", "Evaluation", "evaluate"]
-    assert sorted(polycal.__all__) == sorted([*expected, "metrics", "simulations"])
+    assert sorted(polycal.__all__) == sorted([*expected, "metrics", "plotting", "simulations"])

@@ -28,6 +28,7 @@ LAYERS = {
     "_confidence": 2,
     "estimators": 3,
     "evaluation": 4,
+    "plotting": 4,
     "__init__": 4,
 }
 # Two packages of one layer that must not know each other.

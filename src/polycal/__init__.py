@@ -1,6 +1,6 @@
 """polycal: probabilities that can be believed, near the training data and far from it."""
 
-from . import metrics, simulations
+from . import metrics, plotting, simulations
 from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
 from .evaluation import Evaluation, evaluate
 from .parents import TorchParent
@@ -14,6 +14,7 @@ __all__ = [
     "TorchParent",
     "evaluate",
     "metrics",
+    "plotting",
     "simulations",
 ]
 
