@@ -7,10 +7,8 @@ from numpy.typing import NDArray
 
 from ._density import Density
 from ._polytopes import NO_SYMBOLS, Polytopes
+from ._types import ROUNDING
 from .kernels import Effort, KernelIndex
-
-# Far above the rounding of a sum of weights, far below the share of any row.
-ROUNDING = 1e-9
 
 
 def polytope_density(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 
-from ._types import ActivationModes, Near
+from ._types import ROUNDING, ActivationModes, Near
 from .kernels import Effort, KernelIndex
 
 # gamma log n is the exponent: 0.01 leaves the weights nearly flat, 20 leaves little but
@@ -17,8 +17,6 @@ from .kernels import Effort, KernelIndex
 FIRST_GRID = 0.01 * 2.0 ** np.arange(12)
 STEPS_AT_EDGE = 3
 GAMMA_LIMITS = (1e-4, 1e4)
-# Far above the rounding of a sum of weights, far below the share of any row.
-ROUNDING = 1e-9
 # Parts that rows are cut into, so that none sees its own label.
 N_PARTS = 5
 

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+# Far above the rounding of a sum of weights, far below the share of any row.
+ROUNDING = 1e-9
 # Bits of a group are padded to whole steps of this many 64-bit words, so that the
 # XOR loop can be unrolled. Padding is zero in every row and never counts as a mismatch.
 WORD_STEP = 4

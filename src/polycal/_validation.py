@@ -146,3 +146,16 @@ def check_calibration_labels(y_cal: NDArray, classes: NDArray) -> NDArray:
             "Give more calibration rows, or leave X_cal out so that rows of X are held out."
         )
     return np.searchsorted(classes, y_cal)
+
+
+def class_columns(y: object, classes: NDArray) -> NDArray:
+    """Column of ``classes`` of each label."""
+    labels = np.asarray(y)
+    unknown = np.setdiff1d(labels, classes)
+    if len(unknown):
+        raise ValueError(
+            f"y must hold classes of the model, {np.asarray(classes).tolist()}; it holds "
+            f"{unknown.tolist()} too. Leave out the rows of classes that the model does not know."
+        )
+    order = np.argsort(classes)
+    return order[np.searchsorted(classes, labels, sorter=order)]

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from . import _validation, metrics
 from ._optional import optional
+from .metrics._input import check_probabilities
 
 INSIDE = "in distribution"
 # Probability below which log-loss is cut, for every model alike.
@@ -168,7 +169,7 @@ def evaluate(
     _validation.count(n_rounds=n_rounds, n_bins=n_bins)
     named, outside = _name_models(models), _name_rows(ood)
     classes = _shared_classes(named)
-    codes = _codes(y, classes)
+    codes = _validation.class_columns(y, classes)
     prior = np.bincount(codes, minlength=len(classes)) / len(codes)
     if priors is not None:
         prior = _validation.check_prior(priors, classes)
@@ -336,29 +337,13 @@ def _shared_classes(named: dict[str, Any]) -> NDArray:
     return classes
 
 
-def _codes(y: ArrayLike, classes: NDArray) -> NDArray:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or len(labels) == 0:
-        raise ValueError(f"y must hold one label for each row; got shape {labels.shape}.")
-    order = np.argsort(classes)
-    place = np.searchsorted(classes, labels, sorter=order).clip(max=len(classes) - 1)
-    codes = order[place]
-    unknown = classes[codes] != labels
-    if unknown.any():
-        raise ValueError(
-            f"y holds {np.unique(labels[unknown]).tolist()[:5]}, which the models do not know; "
-            f"their classes are {classes.tolist()[:20]}."
-        )
-    return codes
-
-
 def _predict(name: str, model: Any, X: Any, n_classes: int) -> tuple[NDArray, NDArray]:
     """Probabilities, and how much in distribution each row is."""
-    P = np.asarray(model.predict_proba(X), dtype=float)
-    if P.ndim != 2 or P.shape[1] != n_classes or not np.isfinite(P).all():
+    P = check_probabilities(model.predict_proba(X), f"predict_proba of {name!r}")
+    if P.shape[1] != n_classes:
         raise ValueError(
-            f"predict_proba of {name!r} must give {n_classes} finite probabilities for each row; "
-            f"got shape {P.shape}{'' if np.isfinite(P).all() else ' with NaN'}."
+            f"predict_proba of {name!r} must have {n_classes} columns, one for each class; got "
+            f"{P.shape[1]}. Give a fitted classifier."
         )
     scores = model.score_samples(X) if hasattr(model, "score_samples") else P.max(axis=1)
     return P, np.asarray(scores, dtype=float)

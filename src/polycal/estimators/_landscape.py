@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from .._bandwidth import ROUNDING, geodesic_density, polytope_density
+from .._bandwidth import geodesic_density, polytope_density
 from .._density import Density
 from .._polytopes import Polytopes
 from .._smoothing import Evidence, PolytopeRatios, QueryRatios, stratified_parts
 from .._table import Table, find_categories
-from .._types import ActivationModes, Near, Reading
+from .._types import ROUNDING, ActivationModes, Near, Reading
 from ..kernels import Effort, Search, build_index, euclidean_nearest
 from ..parents import Parent
 from ._rows import Rows, parts_of, shuffled_parts

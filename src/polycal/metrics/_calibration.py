@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._types import ROUNDING
 from .._validation import check_weights, count, one_of
-from ._input import ROUNDING, check_labels, check_probabilities
+from ._input import check_labels, check_probabilities
 
 STRATEGIES = ("width", "mass")
 

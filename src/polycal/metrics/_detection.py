@@ -7,8 +7,9 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._types import ROUNDING
 from .._validation import check_weights
-from ._input import ROUNDING, check_scores
+from ._input import check_scores
 
 
 def auroc(

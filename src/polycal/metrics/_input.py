@@ -11,8 +11,6 @@ from .._validation import as_floats
 
 # How far a row of probabilities may be from sum 1: single precision, or four printed digits.
 SUM_TOLERANCE = 1e-3
-# A share of the weight that is reached but for the rounding of a sum of weights is reached.
-ROUNDING = 1e-9
 
 
 def check_probabilities(P: object, name: str = "P") -> NDArray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._optional import optional
-from .._validation import count, not_negative
+from .._validation import class_columns, count, not_negative
 from ..metrics._input import check_probabilities
 from ._style import (
     COLORS,
@@ -18,7 +18,6 @@ from ._style import (
     SEQUENTIAL,
     SMALL,
     check_table,
-    class_columns,
     model_name,
     new_axes,
     require,

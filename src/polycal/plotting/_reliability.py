@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from .._validation import check_weights, count, share
+from .._validation import check_weights, class_columns, count, share
 from ..metrics import expected_calibration_error
 from ..metrics._calibration import equal_width
 from ..metrics._input import check_labels, check_probabilities
-from ._style import BLUE, GREY, SKY, class_columns, legend_above, model_name, new_axes, require
+from ._style import BLUE, GREY, SKY, legend_above, model_name, new_axes, require
 
 
 def wilson_interval(accuracy: NDArray, n: NDArray, level: float) -> tuple[NDArray, NDArray]:

@@ -57,19 +57,6 @@ def require(estimator: Any, *methods: str) -> None:
             )
 
 
-def class_columns(y: Any, classes: NDArray) -> NDArray:
-    """Column of ``classes`` of each label."""
-    labels = np.asarray(y)
-    unknown = np.setdiff1d(labels, classes)
-    if len(unknown):
-        raise ValueError(
-            f"y must hold classes of the estimator, {np.asarray(classes).tolist()}; it holds "
-            f"{unknown.tolist()} too. Leave out the rows of classes that the model does not know."
-        )
-    order = np.argsort(classes)
-    return order[np.searchsorted(classes, labels, sorter=order)]
-
-
 def check_table(X: Any, n_features: int | None = None, name: str = "X") -> NDArray:
     """Finite rows of shape (n_samples, n_features), at least one."""
     values = as_floats(X, name, "numbers in rows and columns")
