@@ -10,6 +10,13 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import train_test_split
 
+from polycal.metrics import expected_calibration_error, ood_calibration_error
+from polycal.simulations import sample_sphere
+
+PEERS = ("isotonic", "sigmoid", "temperature")
+RADII = (1, 2, 3, 4, 5)
+PER_RADIUS = 200
+SMALLEST = 1e-15  # probability below which log-loss is cut, for every method alike
 MAX_ROWS = 10_000
 MAX_TEST = 1_000
 
@@ -37,14 +44,37 @@ def load(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return X / np.linalg.norm(X, axis=1).max(), y
 
 
-def split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, ...]:
-    """X_fit, y_fit, X_cal, y_cal, X_test, y_test: test min(1000, n/3), then 70/30."""
+def split(X: np.ndarray, y: np.ndarray, seed: int, n: int | None = None) -> tuple:
+    """X_fit, y_fit, X_cal, y_cal, X_test, y_test: test min(1000, rows/3), then 70/30.
+
+    ``n`` is the number of training rows, all of those left where it is None.
+    """
     test = min(MAX_TEST, len(X) // 3)
     X, X_test, y, y_test = train_test_split(X, y, test_size=test, stratify=y, random_state=seed)
+    if n is not None and n < len(X):
+        X, _, y, _ = train_test_split(X, y, train_size=n, stratify=y, random_state=seed)
     X_fit, X_cal, y_fit, y_cal = train_test_split(
         X, y, test_size=0.3, stratify=y, random_state=seed
     )
     return X_fit, y_fit, X_cal, y_cal, X_test, y_test
+
+
+def spheres(n_features: int, seed: int) -> np.ndarray:
+    """Rows at distance 1 to 5, the near ones first: out of distribution."""
+    rows = [sample_sphere(PER_RADIUS, n_features, r, random_state=seed + r) for r in RADII]
+    return np.concatenate(rows)
+
+
+def measure(P: np.ndarray, y: np.ndarray, P_ood: np.ndarray, priors: np.ndarray) -> dict:
+    """The figures of one method on test rows and on out-of-distribution rows."""
+    one_hot = np.eye(P.shape[1])[y]
+    return {
+        "error": float((P.argmax(axis=1) != y).mean()),
+        "ece": expected_calibration_error(y, P),
+        "log_loss": float(-np.log(np.maximum(P[np.arange(len(y)), y], SMALLEST)).mean()),
+        "brier": float(((P - one_hot) ** 2).sum(axis=1).mean()),
+        "oce": ood_calibration_error(P_ood, priors),
+    }
 
 
 def versions(*packages: str) -> dict[str, str]:

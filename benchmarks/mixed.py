@@ -17,16 +17,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from _parents import make_parent
-from _protocol import MAX_ROWS, split, versions
+from _protocol import MAX_ROWS, PEERS, PER_RADIUS, RADII, measure, spheres, split, versions
 from joblib import Parallel, delayed
-from quality import PEERS, RADII, measure
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from tqdm import tqdm
 
 from polycal import GeodesicCalibrator
 from polycal.metrics import auroc
-from polycal.simulations import sample_sphere
 
 # Columns that hold categories, by data set.
 CATEGORIES = {
@@ -84,9 +82,8 @@ def outside(X: pd.DataFrame, categories: list[str], seed: int) -> dict[str, pd.D
             new.loc[which == place, name] = NEW
         kinds["new category"] = new
     numbers = [name for name in X if name not in categories]
-    far = X.iloc[np.arange(200 * len(RADII)) % len(X)].copy()
-    spheres = [sample_sphere(200, len(numbers), r, random_state=seed + r) for r in RADII]
-    far[numbers] = np.concatenate(spheres)
+    far = X.iloc[np.arange(PER_RADIUS * len(RADII)) % len(X)].copy()
+    far[numbers] = spheres(len(numbers), seed)
     kinds["far"] = far
     return kinds
 

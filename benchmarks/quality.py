@@ -21,30 +21,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core for each data set
 
 import numpy as np
 from _parents import PARENTS, Remembered, make_parent
-from _protocol import find_sets, load, split, versions
+from _protocol import PEERS, find_sets, load, measure, spheres, split, versions
 from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from tqdm import tqdm
 
 from polycal import PAPER, GeodesicCalibrator, TorchParent
-from polycal.metrics import expected_calibration_error, ood_calibration_error
-from polycal.simulations import sample_sphere
-
-RADII = (1, 2, 3, 4, 5)
-SMALLEST = 1e-15  # probability below which log-loss is cut, for every method alike
-PEERS = ("isotonic", "sigmoid", "temperature")
-
-
-def measure(P: np.ndarray, y: np.ndarray, P_ood: np.ndarray, priors: np.ndarray) -> dict:
-    one_hot = np.eye(P.shape[1])[y]
-    return {
-        "error": float((P.argmax(axis=1) != y).mean()),
-        "ece": expected_calibration_error(y, P),
-        "log_loss": float(-np.log(np.maximum(P[np.arange(len(y)), y], SMALLEST)).mean()),
-        "brier": float(((P - one_hot) ** 2).sum(axis=1).mean()),
-        "oce": ood_calibration_error(P_ood, priors),
-    }
 
 
 def held_out_models(name: str, rows: tuple, seed: int) -> dict:
@@ -81,8 +64,7 @@ def run_set(path: Path, name: str, seed: int, all_rows: bool) -> dict[str, dict]
     X, y = load(path, np.random.default_rng(seed))
     priors = np.bincount(y) / len(y)
     *rows, X_test, y_test = split(X, y, seed)
-    spheres = [sample_sphere(200, X.shape[1], r, random_state=seed + r) for r in RADII]
-    X_ood = np.concatenate(spheres)
+    X_ood = spheres(X.shape[1], seed)
     models = (all_row_models if all_rows else held_out_models)(name, tuple(rows), seed)
     results = {
         method: measure(model.predict_proba(X_test), y_test, model.predict_proba(X_ood), priors)

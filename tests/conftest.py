@@ -33,6 +33,23 @@ def blobs():
     )
 
 
+@pytest.fixture(name="X")
+def network_rows():
+    """70 rows of 5 features in single precision, as a network takes them."""
+    return np.random.default_rng(0).normal(size=(70, 5)).astype(np.float32)
+
+
+@pytest.fixture(name="y")
+def network_labels():
+    """A random class of three for each row of X."""
+    return np.random.default_rng(1).integers(0, 3, size=70)
+
+
+@pytest.fixture
+def torch_seed():
+    pytest.importorskip("torch").manual_seed(0)
+
+
 def small_forest(**kwargs) -> RandomForestClassifier:
     return RandomForestClassifier(**({"n_estimators": 20, "random_state": 0} | kwargs))
 

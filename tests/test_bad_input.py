@@ -186,6 +186,7 @@ def test_weights(change, message, blobs):
         ({"gamma": "big"}, 'gamma must be "auto" or a number'),
         ({"floor": float("nan")}, 'floor must be "auto" or a number'),
         ({"false_alarm": 0}, "false_alarm must lie strictly between 0 and 1"),
+        ({"false_alarm": "low"}, 'false_alarm must be "auto" or a number'),
         ({"calibration_size": 1.5}, "calibration_size must lie strictly"),
         ({"n_neighbors": 0}, "n_neighbors must be a whole number"),
         ({"regularization": 0}, "regularization must be a finite number above 0"),

@@ -150,7 +150,7 @@ def test_turns_show_every_row_once_to_a_parent_that_has_not_seen_it(blobs, exams
 def test_turns_equal_cross_val_predict(blobs, exams):
     X, y = blobs
     GeodesicCalibrator(small_network(), calibration="cv", random_state=0).fit(X, y)
-    folds = parts_of(shuffled_parts(Rows(X, y, np.ones(600)), 0))
+    folds = parts_of(shuffled_parts(Rows.given(X, y, np.ones(600)), 0))
     expected = cross_val_predict(small_network(), X, y, cv=folds, method="predict_proba")
     for exam, (_, held) in zip(exams, folds, strict=True):
         assert_allclose(exam.reading.proba, expected[held], atol=1e-9)
@@ -302,3 +302,15 @@ def test_a_part_that_every_tree_has_seen_sits_out(exams):
         assert sum(len(exam.rows) for exam in exams) == out.any(axis=1).sum()
         sizes.append(len(exams))
     assert min(sizes) < 4  # four rows of each class make four parts
+
+
+def test_the_plan_that_was_taken():
+    X, y = make_classification(120, random_state=0)
+    forest = RandomForestClassifier(20, random_state=0)
+    assert GeodesicCalibrator(forest).fit(X, y).calibration_ == "oob"
+    tree = DecisionTreeClassifier(random_state=0)
+    assert GeodesicCalibrator(tree).fit(X, y).calibration_ == "cv"
+    frozen = FrozenEstimator(tree.fit(X[:60], y[:60]))
+    assert GeodesicCalibrator(frozen).fit(X[60:], y[60:]).calibration_ == "holdout"
+    given = GeodesicCalibrator(frozen).fit(X[:60], y[:60], X_cal=X[60:], y_cal=y[60:])
+    assert given.calibration_ == "given"

@@ -265,12 +265,14 @@ def test_verbose_shows_progress_bars(digits, capsys):
 
 
 def test_import_loads_no_extra():
-    code = "import sys, polycal; print({'torch', 'matplotlib', 'lightgbm'} & set(sys.modules))"
+    extras = {"torch", "matplotlib", "lightgbm", "skops"}
+    code = f"import sys, polycal; print({extras} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
 
 
 def test_public_names():
     expected = ["PAPER", "GeodesicCalibrator", "KernelDensityForest", "KernelDensityNetwork"]
-    expected += ["TorchParent", "Evaluation", "evaluate"]
+    expected += ["TorchParent", "Evaluation", "evaluate", "Explanation", "report"]
+    expected += ["ModelFileError", "load"]
     assert sorted(polycal.__all__) == sorted([*expected, "metrics", "plotting", "simulations"])

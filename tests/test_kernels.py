@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from polycal.kernels import (
     ForestIndex,
     NetworkIndex,
     Search,
+    TorchIndex,
     build_index,
     euclidean_nearest,
     pair_similarity,
@@ -50,12 +52,14 @@ INDEXES = {
     "index": lambda modes: ForestIndex(modes, method="index"),
     "scan": lambda modes: ForestIndex(modes, method="scan"),
     "network": NetworkIndex,
+    "torch": lambda modes: TorchIndex(modes, "cpu"),  # the code of the GPU
 }
+BITS = ("network", "torch")
 
 
 def modes_for(kind, rng, n):
     # Few symbols, so that similarities tie often; 300 units span two word steps.
-    return random_modes(rng, n, (7, 300, 3)) if kind == "network" else random_leaves(rng, n)
+    return random_modes(rng, n, (7, 300, 3)) if kind in BITS else random_leaves(rng, n)
 
 
 # ------------------------------------------------------------ the reference
@@ -185,7 +189,7 @@ def test_ties_go_to_density_then_to_the_lowest_index(kind):
 @pytest.mark.parametrize("kind", INDEXES)
 def test_queries_without_any_agreement(kind):
     """fill=True ranks modes with K = 0 by density; fill=False leaves the place empty."""
-    if kind == "network":
+    if kind in BITS:
         stored = ActivationModes.from_bits([np.zeros((4, 3), bool)])
         query = ActivationModes.from_bits([np.ones((1, 3), bool)])
     else:
@@ -251,3 +255,21 @@ def test_euclidean_nearest_and_pair_similarity(kind):
     K = reference.similarity(queries, stored)
     pairs = pair_similarity(queries, stored, index, EFFORT)
     assert_allclose(pairs, np.take_along_axis(K, index, axis=1), atol=1e-12)
+
+
+def test_gpu_index_is_equal_to_the_last_bit_and_travels_without_its_device():
+    rng = np.random.default_rng(9)
+    stored, queries = random_modes(rng, 90, (300, 64, 3)), random_modes(rng, 40, (300, 64, 3))
+    expected = NetworkIndex(stored).similarity(queries, EFFORT)
+    assert_array_equal(TorchIndex(stored, "cpu").similarity(queries, EFFORT), expected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: False)
+        away = pickle.loads(pickle.dumps(build_index(stored, "cuda")))
+        assert isinstance(away, TorchIndex)
+        assert_array_equal(away.similarity(queries, EFFORT), expected)
+        gaussians, X = random_gaussians(rng, 90, 3), rng.normal(size=(40, 3))
+        counts = rng.uniform(0.5, 3, (90, 4))
+        search = Search(gaussians, 5, counts=counts, exponents=np.array([2.0]))
+        near, usual = (i.nearest(queries, X, search, EFFORT) for i in (away, NetworkIndex(stored)))
+        assert_array_equal(near.index, usual.index)
+        assert_array_equal(near.sums, usual.sums)

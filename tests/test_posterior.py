@@ -8,14 +8,17 @@ from conftest import small_forest, small_network
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import check_grad
 from scipy.special import softmax
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_wine, make_classification
 from sklearn.frozen import FrozenEstimator
 
-from polycal import PAPER, GeodesicCalibrator
+from polycal import PAPER, GeodesicCalibrator, KernelDensityForest
 from polycal._confidence import fit_confidence, with_confidence
 from polycal._density import Density
 from polycal._gate import (
+    LEVELS,
+    Familiar,
     GeodesicGate,
+    affordable_level,
     balance,
     conformal_floor,
     logistic_scale,
@@ -364,3 +367,30 @@ def test_no_shared_leaf_closes_the_gate(gate, blobs):
     alone = model.nearest(X[450:])[0][:, 0] == 0
     assert alone.any()
     assert (model.in_distribution(X[450:])[alone] == 0).all()
+
+
+def test_auto_false_alarm_takes_what_costs_nothing():
+    """A posterior that knows nothing affords the highest level; a perfect one the lowest."""
+    scores = np.arange(1000.0) / 100
+    familiar = Familiar(scores, np.ones(1000))
+    gate = GeodesicGate(1000, 0.0, 1.0, 1.0)
+    y = np.tile([0, 1], 500)
+    prior = np.array([0.5, 0.5])
+    nothing = np.log(np.full((1000, 2), 0.5))
+    assert affordable_level(gate, familiar, nothing, prior, y) == LEVELS[-1]
+    perfect = np.log(np.where(np.arange(2) == y[:, None], 0.999, 0.001))
+    assert affordable_level(gate, familiar, perfect, prior, y) == LEVELS[0]
+    # Right only where it is familiar: up to a level near that share the prior is the better answer.
+    wrong = np.where(scores < 0.5, 1 - y, y)  # the 50 lowest of 1000
+    half = np.log(np.where(np.arange(2) == wrong[:, None], 0.9, 0.1))
+    assert affordable_level(gate, familiar, half, prior, y) >= 0.05
+
+
+def test_auto_false_alarm_in_a_model():
+    X, y = load_wine(return_X_y=True)
+    model = KernelDensityForest(30, false_alarm="auto", random_state=0).fit(X, y)
+    assert model.false_alarm_ in LEVELS
+    fixed = KernelDensityForest(30, false_alarm=model.false_alarm_, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(fixed.predict_proba(X), model.predict_proba(X))
+    assert fixed.false_alarm_ == model.false_alarm_
+    assert model.explain(X).levels[0] == model.false_alarm_

@@ -1,9 +1,16 @@
 """polycal: probabilities that can be believed, near the training data and far from it."""
 
-from . import metrics, plotting, simulations
-from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
-from .evaluation import Evaluation, evaluate
-from .parents import TorchParent
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import metrics, plotting, simulations
+    from ._explanation import Explanation
+    from ._report import report
+    from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
+    from .evaluation import Evaluation, evaluate
+    from .parents import TorchParent
+    from .persistence import ModelFileError, load
 
 __all__ = [
     "PAPER",
@@ -11,11 +18,46 @@ __all__ = [
     "KernelDensityForest",
     "KernelDensityNetwork",
     "Evaluation",
+    "Explanation",
+    "ModelFileError",
     "TorchParent",
     "evaluate",
+    "load",
     "metrics",
     "plotting",
+    "report",
     "simulations",
 ]
 
 __version__ = "0.1.0"
+
+# Where each name lives. It is imported at its first use, so that ``polycal --help`` and a
+# program that needs one part do not wait for the others.
+_HOME = {
+    "PAPER": "estimators",
+    "GeodesicCalibrator": "estimators",
+    "KernelDensityForest": "estimators",
+    "KernelDensityNetwork": "estimators",
+    "Evaluation": "evaluation",
+    "Explanation": "_explanation",
+    "ModelFileError": "persistence",
+    "TorchParent": "parents",
+    "evaluate": "evaluation",
+    "load": "persistence",
+    "report": "_report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    elif name in __all__:
+        value = import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module 'polycal' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from ._density import Density
@@ -22,7 +23,7 @@ def polytope_density(
     weight = np.broadcast_to(polytopes.observed, mean.shape)
     empty = weight == 0
     if empty.any():
-        center, spread = _overall(mean, variance, weight)
+        center, spread = _overall(mean, variance, polytopes.observed)
         mean, variance = np.where(empty, center, mean), np.where(empty, spread, variance)
     shares = smoothed_shares(polytopes.levels, polytopes.levels, start)
     return _assemble(polytopes, mean, variance + regularization, np.log(shares), start)
@@ -54,27 +55,24 @@ def geodesic_density(
     weight = rows.observed  # one column, or one for each number
     width = weight.shape[1]
     # Centred, so that the difference of squares below does not cancel.
-    spread_weight = np.broadcast_to(weight, rows.mean.shape)
-    center, overall = _overall(rows.mean, rows.variance, spread_weight)
-    moved = np.where(spread_weight > 0, rows.mean - center, 0.0)
+    center, overall = _overall(rows.mean, rows.variance, weight)
     moments = np.zeros((len(polytopes), width + 2 * n_numbers + n_levels))
-    moments[place, :width] = weight
-    moments[place, width : width + n_numbers] = weight * moved
-    moments[place, width + n_numbers : width + 2 * n_numbers] = weight * (rows.variance + moved**2)
+    _fill_moments(weight, rows.mean, rows.variance, center, place, moments)
     moments[place, width + 2 * n_numbers :] = rows.levels
     sums = index.matmul(polytopes.modes, moments, effort)
-    parts = np.split(sums, [width, width + n_numbers, width + 2 * n_numbers], axis=1)
-    near_weight, first, second, near_levels = parts
-    divisor = np.where(near_weight > 0, near_weight, 1.0)
-    first, second = first / divisor, second / divisor
-    mean = np.where(polytopes.observed > 0, polytopes.mean - center, first)
-    local = np.maximum(second - 2 * mean * first + mean**2, 0.0)
-    local = np.where(near_weight > 0, local, overall) + regularization
-    variance = np.sqrt(local * np.average(local[place], axis=0, weights=rows.size))
+    del moments
+    mean, variance = np.empty_like(polytopes.mean), np.empty_like(polytopes.mean)
+    known = (polytopes.mean, polytopes.observed, center, overall)
+    _local_variances(sums, width, *known, mean, variance)
+    near_levels = sums[:, width + 2 * n_numbers :]
+    variance += regularization
+    common_variance = rows.size @ (variance if counted is None else variance[place])
+    variance *= common_variance / rows.size.sum()
+    np.sqrt(variance, out=variance)
     near_shares = smoothed_shares(near_levels, rows.levels, start)
     common = smoothed_shares(rows.levels.sum(axis=0)[None], rows.levels, start)
     log_share = 0.5 * (np.log(near_shares) + np.log(common))
-    return _assemble(polytopes, mean + center, variance, log_share, start)
+    return _assemble(polytopes, mean, variance, log_share, start)
 
 
 def smoothed_shares(local: NDArray, levels: NDArray, start: NDArray) -> NDArray:
@@ -96,11 +94,68 @@ def smoothed_shares(local: NDArray, levels: NDArray, start: NDArray) -> NDArray:
 
 
 def _overall(mean: NDArray, variance: NDArray, weight: NDArray) -> tuple[NDArray, NDArray]:
-    """Mean and variance of each number over all rows that have it."""
-    total = weight.sum(axis=0)
-    total = np.where(total > 0, total, 1.0)
-    center = (weight * mean).sum(axis=0) / total
-    return center, (weight * (variance + (mean - center) ** 2)).sum(axis=0) / total
+    """Mean and variance of each number over all rows that have it; weight may be one column."""
+    center, spread = np.zeros(mean.shape[1]), np.zeros(mean.shape[1])
+    _overall_moments(mean, variance, weight, center, spread)
+    return center, spread
+
+
+# Loops, since with embeddings of a thousand numbers each array is half a gigabyte.
+
+
+@njit(nogil=True, cache=True)
+def _overall_moments(mean, variance, weight, center, spread):
+    wide = weight.shape[1] > 1
+    total = np.zeros(len(center))
+    for i in range(mean.shape[0]):
+        for j in range(len(center)):
+            w = weight[i, j if wide else 0]
+            total[j] += w
+            center[j] += w * mean[i, j]
+    for j in range(len(center)):
+        if total[j] > 0:
+            center[j] /= total[j]
+    for i in range(mean.shape[0]):
+        for j in range(len(center)):
+            away = mean[i, j] - center[j]
+            spread[j] += weight[i, j if wide else 0] * (variance[i, j] + away * away)
+    for j in range(len(center)):
+        if total[j] > 0:
+            spread[j] /= total[j]
+
+
+@njit(nogil=True, cache=True)
+def _fill_moments(weight, mean, variance, center, place, out):
+    """Weight, weighted mean and weighted mean square of each polytope, in its row of ``out``."""
+    width, n = weight.shape[1], mean.shape[1]
+    for i in range(len(place)):
+        row = out[place[i]]
+        for c in range(width):
+            row[c] = weight[i, c]
+        for j in range(n):
+            w = weight[i, j if width > 1 else 0]
+            if w > 0:
+                moved = mean[i, j] - center[j]
+                row[width + j] = w * moved
+                row[width + n + j] = w * (variance[i, j] + moved * moved)
+
+
+@njit(nogil=True, cache=True)
+def _local_variances(sums, width, mean, observed, center, overall, out_mean, out_variance):
+    """Variance around each mean from K-weighted moments, and the means where none was seen."""
+    n, wide = mean.shape[1], observed.shape[1] > 1
+    for r in range(mean.shape[0]):
+        for j in range(n):
+            weight = sums[r, j if width > 1 else 0]
+            first = sums[r, width + j] / weight if weight > 0 else 0.0
+            there = observed[r, j if wide else 0] > 0
+            moved = mean[r, j] - center[j] if there else first
+            out_mean[r, j] = moved + center[j]
+            if weight > 0:
+                second = sums[r, width + n + j] / weight
+                out_variance[r, j] = max(second - 2 * moved * first + moved * moved, 0.0)
+            else:
+                out_variance[r, j] = overall[j]
 
 
 def _assemble(

@@ -40,7 +40,7 @@ class Density:
         log_share: NDArray | None = None,
         start: NDArray | None = None,
     ) -> Density:
-        log_norm = -0.5 * np.log(variance).sum(axis=1) - mean.shape[1] * HALF_LOG_2PI
+        log_norm = -0.5 * _log_sums(variance) - mean.shape[1] * HALF_LOG_2PI
         start = np.zeros(1, dtype=np.int64) if start is None else start
         if log_share is None:
             log_share = np.empty((len(mean), 0))
@@ -86,6 +86,15 @@ class Density:
         log_kernel, log_norm = np.empty(index.shape), np.empty(index.shape)
         _all_terms(X, index, self.parts, log_kernel, log_norm)
         return log_kernel, log_norm
+
+
+def _log_sums(values: NDArray) -> NDArray:
+    """Sum of logarithms of each row, a few rows at a time: no second array of that size."""
+    sums = np.empty(len(values))
+    for start in range(0, len(values), 256):
+        rows = slice(start, start + 256)
+        sums[rows] = np.log(values[rows]).sum(axis=1)
+    return sums
 
 
 # An empty stand-in for loops that need no density.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from scipy.special import expit
 
 from ._density import Density
 from ._types import Near
+
+#: False-alarm levels that "auto" chooses among.
+LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,66 @@ def interquartile_range(values: NDArray) -> float:
         return 0.0
     low, high = np.quantile(values, [0.25, 0.75])
     return float(high - low)
+
+
+@dataclass(frozen=True)
+class Familiar:
+    """log f of the calibration rows: what in-distribution rows look like."""
+
+    log_f: NDArray
+    weight: NDArray
+
+    @property
+    def n_effective(self) -> float:
+        """Rows of equal weight that would say as much: (sum of weights)^2 / sum of squares."""
+        return float(self.weight.sum() ** 2 / (self.weight**2).sum())
+
+    def floor(self, level: float) -> float:
+        """Score that at most ``level`` of new in-distribution rows fall below."""
+        return conformal_floor(self.log_f, self.weight, level)
+
+    def p_value(self, log_f: NDArray) -> NDArray:
+        """Share of in-distribution rows that are no more familiar, the new row among them.
+
+        A new in-distribution row has p <= level with probability at most level.
+        """
+        order = np.argsort(self.log_f)
+        below = np.concatenate([[0.0], np.cumsum(self.weight[order])])
+        place = np.searchsorted(self.log_f[order], log_f, side="right")
+        one = self.weight.mean()
+        return (below[place] + one) / (below[-1] + one)
+
+
+def affordable_level(
+    gate: Gate,
+    familiar: Familiar,
+    log_posterior: NDArray,
+    prior: NDArray,
+    y: NDArray,
+) -> float:
+    """The most protection that the calibration rows afford: ``false_alarm="auto"``.
+
+    The highest of ``LEVELS`` up to which the log-loss of alpha pi + (1 - alpha) prior on the
+    calibration rows exceeds that at the lowest level by no more than one standard error of the
+    paired difference. Rows that look unfamiliar are often those that pi gets wrong; as long as
+    falling back to the prior there costs nothing that can be told from chance, it is free.
+    """
+
+    def losses(level: float) -> NDArray:
+        alpha = replace(gate, log_floor=familiar.floor(level)).alpha(familiar.log_f)
+        own = np.exp(log_posterior[np.arange(len(y)), y])
+        return -np.log(alpha * own + (1.0 - alpha) * prior[y])
+
+    lowest = losses(LEVELS[0])
+    weight = familiar.weight
+    affordable = LEVELS[0]
+    for level in LEVELS[1:]:
+        extra = losses(level) - lowest
+        mean = np.average(extra, weights=weight)
+        if mean > math.sqrt(np.average((extra - mean) ** 2, weights=weight) / familiar.n_effective):
+            break
+        affordable = level
+    return affordable
 
 
 def conformal_floor(log_f: NDArray, weight: NDArray, false_alarm: float) -> float:

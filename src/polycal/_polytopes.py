@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from ._types import ActivationModes
@@ -42,6 +43,20 @@ class Polytopes:
         start: NDArray = NO_SYMBOLS,
     ) -> Polytopes:
         """Polytopes of encoded rows with class codes y in 0..n_classes-1 and positive weights."""
+        return cls.from_groups(*modes.distinct(), X, y, weight, n_classes, start)
+
+    @classmethod
+    def from_groups(
+        cls,
+        distinct: ActivationModes,
+        owner: NDArray,
+        X: NDArray,
+        y: NDArray,
+        weight: NDArray,
+        n_classes: int,
+        start: NDArray = NO_SYMBOLS,
+    ) -> Polytopes:
+        """The same where the distinct modes, and which of them each row has, are known."""
         n_numbers = X.shape[1] - (len(start) - 1)
         counts = np.zeros((len(y), n_classes))
         counts[np.arange(len(y)), y] = weight
@@ -52,7 +67,8 @@ class Polytopes:
         missing = np.isnan(numbers)
         if missing.any():
             numbers, observed = np.where(missing, 0.0, numbers), observed * ~missing
-        return _combine(modes, counts, numbers, np.zeros_like(numbers), observed, levels)
+        parts = (counts, numbers, np.zeros_like(numbers), observed, levels)
+        return _combine(distinct, owner, *parts)
 
     def merge(self, other: Polytopes) -> Polytopes:
         """Both together, as if all rows had come at once."""
@@ -60,7 +76,7 @@ class Polytopes:
         width = max(part.shape[1] for part in observed)
         wide = [np.broadcast_to(part, (len(part), width)) for part in observed]
         return _combine(
-            self.modes.append(other.modes),
+            *self.modes.append(other.modes).distinct(),
             np.concatenate([self.counts, other.counts]),
             np.concatenate([self.mean, other.mean]),
             np.concatenate([self.variance, other.variance]),
@@ -78,23 +94,62 @@ class Polytopes:
 
 
 def _combine(
-    modes: ActivationModes,
+    distinct: ActivationModes,
+    owner: NDArray,
     counts: NDArray,
     mean: NDArray,
     variance: NDArray,
     observed: NDArray,
     levels: NDArray,
 ) -> Polytopes:
-    """Join the entries that have equal modes."""
-    distinct, owner = modes.distinct()
-    order = np.argsort(owner, kind="stable")
-    starts = np.searchsorted(owner[order], np.arange(len(distinct)))
+    """Join the entries that have equal modes; ``owner`` is the place of each one's mode."""
 
     def total(values: NDArray) -> NDArray:
-        return np.add.reduceat(values[order], starts, axis=0)
+        sums = np.zeros((len(distinct), values.shape[1]))
+        _add_rows(values, owner, sums)
+        return sums
 
     joined = total(observed)
-    divisor = np.where(joined > 0, joined, 1.0)
-    center = total(observed * mean) / divisor
-    spread = total(observed * (variance + (mean - center[owner]) ** 2)) / divisor
+    center = np.zeros((len(distinct), mean.shape[1]))
+    spread = np.zeros_like(center)
+    _join_moments(mean, variance, observed, owner, joined, center, spread)
     return Polytopes(distinct, total(counts), center, spread, joined, total(levels))
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(values, owner, out):
+    for i in range(len(owner)):
+        r = owner[i]
+        for j in range(values.shape[1]):
+            out[r, j] += values[i, j]
+
+
+@njit(nogil=True, cache=True)
+def _join_moments(mean, variance, observed, owner, joined, center, spread):
+    """Weighted mean of the means, and of variances plus squared distances to it.
+
+    A loop, since with embeddings of a thousand numbers each array is half a gigabyte.
+    """
+    wide = observed.shape[1] > 1
+    for i in range(len(owner)):
+        r = owner[i]
+        for j in range(mean.shape[1]):
+            center[r, j] += observed[i, j if wide else 0] * mean[i, j]
+    _divide(center, joined)
+    for i in range(len(owner)):
+        r = owner[i]
+        for j in range(mean.shape[1]):
+            away = mean[i, j] - center[r, j]
+            spread[r, j] += observed[i, j if wide else 0] * (variance[i, j] + away * away)
+    _divide(spread, joined)
+
+
+@njit(nogil=True, cache=True)
+def _divide(sums, weight):
+    """Sums over their weight; 0 where there is none."""
+    wide = weight.shape[1] > 1
+    for r in range(sums.shape[0]):
+        for j in range(sums.shape[1]):
+            w = weight[r, j if wide else 0]
+            if w > 0:
+                sums[r, j] /= w

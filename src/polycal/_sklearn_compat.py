@@ -8,7 +8,22 @@ from typing import Any
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.tree._tree import NODE_DTYPE, Tree
 from sklearn.utils import _safe_indexing
+
+__all__ = [
+    "NODE_DTYPE",
+    "PREDICTOR_RECORD_DTYPE",
+    "Tree",
+    "TreePredictor",
+    "build_tree",
+    "hist_gradient_boosting_leaves",
+    "tree_arrays",
+    "walks_within",
+]
 
 # Rows on which each call proves that the leaves are those of the model.
 N_PROVED = 5
@@ -83,6 +98,66 @@ def _prove(
     # The same numbers in another order of summation: anything more is another leaf.
     if not np.allclose(total, np.reshape(known, total.shape), rtol=1e-6, atol=1e-6):
         raise RuntimeError(_changed("the leaves do not sum to the decision function"))
+
+
+def tree_arrays(tree: Tree) -> tuple[NDArray, NDArray, int]:
+    """Nodes, values and depth of a fitted tree; the arrays are the tree's own memory."""
+    state = tree.__getstate__()
+    return state["nodes"], state["values"], state["max_depth"]
+
+
+def build_tree(
+    n_features: int, n_classes: NDArray, depth: int, nodes: NDArray, values: NDArray
+) -> Tree:
+    """A tree from its arrays, as ``tree_arrays`` gives them; it copies them."""
+    tree = Tree(n_features, n_classes, len(n_classes))
+    state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
+    tree.__setstate__(state)
+    return tree
+
+
+def walks_within(estimator: Any) -> bool:
+    """Whether no tree of an estimator from a file asks for a feature that its rows do not have.
+
+    scikit-learn walks down its trees without checks. A tree that is on its own, and the trees
+    of most ensembles, see rows that the estimator around them has checked.
+    """
+    n_features = getattr(estimator, "n_features_in_", 0)
+    parts = {
+        GradientBoostingClassifier: "estimators_",
+        HistGradientBoostingClassifier: "_predictors",
+    }
+    if any(isinstance(estimator, k) and not hasattr(estimator, v) for k, v in parts.items()):
+        return True  # unfitted
+    if isinstance(estimator, GradientBoostingClassifier):
+        trees = [tree.tree_ for tree in np.ravel(estimator.estimators_)]
+        alone = all(tree.n_outputs == tree.max_n_classes == 1 for tree in trees)
+        width = np.shape(estimator.estimators_)[1:] == (estimator.n_trees_per_iteration_,)
+        return alone and width and all(tree.n_features == n_features for tree in trees)
+    if isinstance(estimator, HistGradientBoostingClassifier):
+        trees = [tree for trees in estimator._predictors for tree in trees]
+        # With categories among its columns it sees them first, whatever their place was.
+        mask = getattr(estimator, "_is_categorical_remapped", estimator.is_categorical_)
+        known = np.flatnonzero([] if mask is None else mask)
+        return all(_predictor_walks_within(tree, n_features, known) for tree in trees)
+    tree = getattr(estimator, "tree_", None)
+    return not isinstance(tree, Tree) or tree.n_features == n_features
+
+
+def _predictor_walks_within(tree: TreePredictor, n_features: int, categories: NDArray) -> bool:
+    nodes, bitsets = tree.nodes, (tree.binned_left_cat_bitsets, tree.raw_left_cat_bitsets)
+    inner = nodes[nodes["is_leaf"] == 0]
+    own = np.flatnonzero(nodes["is_leaf"] == 0)
+    category = inner[inner["is_categorical"] != 0]
+    return bool(
+        len(nodes) > 0
+        and (inner["feature_idx"] >= 0).all()
+        and (inner["feature_idx"] < n_features).all()
+        and all((inner[c] > own).all() and (inner[c] < len(nodes)).all() for c in ("left", "right"))
+        and all(part.ndim == 2 and part.shape[1] == 8 for part in bitsets)
+        and all((category["bitset_idx"] < len(part)).all() for part in bitsets)
+        and np.isin(category["feature_idx"], categories).all()
+    )
 
 
 def _changed(what: str) -> str:

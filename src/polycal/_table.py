@@ -35,8 +35,8 @@ class Table:
         """From the rows of the fit."""
         categories = np.asarray(categories, dtype=int)
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
-        levels = tuple(_known(_column(X, j)) for j in categories)
-        missing = np.isnan(_numbers(X, numbers)).any(axis=0)
+        levels = tuple(_known(column_values(X, j)) for j in categories)
+        missing = np.isnan(number_values(X, numbers)).any(axis=0)
         sometimes = np.flatnonzero(missing)
         width = [len(known) + 1 for known in levels] + [2] * len(sometimes)
         start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
@@ -44,11 +44,11 @@ class Table:
 
     def encode(self, X: Any) -> NDArray:
         """Rows as numbers and symbols, shape (n_samples, n_numbers + n_symbols), float64."""
-        numbers = _numbers(X, self.numbers)
+        numbers = number_values(X, self.numbers)
         if len(self.start) == 1:
             return numbers
         codes = [
-            _codes(_column(X, j), known)
+            _codes(column_values(X, j), known)
             for j, known in zip(self.categories, self.levels, strict=True)
         ]
         codes += list(np.isnan(numbers[:, self.sometimes]).T)
@@ -80,11 +80,17 @@ def find_categories(X: Any, wanted: Any) -> NDArray:
 def numbers_of(X: Any) -> NDArray:
     """All columns as float64, with NaN for missing in any container."""
     X = X if hasattr(X, "columns") or hasattr(X, "dtype") else np.asarray(X)
-    return _numbers(X, np.arange(n_columns(X)))
+    return number_values(X, np.arange(n_columns(X)))
 
 
 def n_columns(X: Any) -> int:
     return len(X.columns) if hasattr(X, "columns") else X.shape[1]
+
+
+def number_columns(X: Any, categories: NDArray) -> NDArray:
+    """Columns of a table that hold numbers and are no categories."""
+    others = np.setdiff1d(np.arange(n_columns(X)), categories)
+    return np.array([j for j in others if _is_number(X, j)], dtype=int)
 
 
 def _place(item: Any, n: int, names: list[str] | None) -> int:
@@ -103,13 +109,21 @@ def _place(item: Any, n: int, names: list[str] | None) -> int:
     )
 
 
+def _is_number(X: Any, j: int) -> bool:
+    if not hasattr(X, "columns"):
+        return X.dtype.kind in "fiu"
+    if hasattr(X, "iloc"):
+        return getattr(X.dtypes.iloc[j], "kind", "O") in "fiu"
+    return X.dtypes[j].is_numeric()
+
+
 def _is_category(X: Any, j: int) -> bool:
     return str(X.dtypes[j] if isinstance(X.dtypes, list) else X.dtypes.iloc[j]).startswith(
         CATEGORY_TYPES
     )
 
 
-def _column(X: Any, j: int) -> NDArray:
+def column_values(X: Any, j: int) -> NDArray:
     """One column as an array of its own values."""
     if not hasattr(X, "columns"):
         return np.asarray(X[:, j])
@@ -117,7 +131,7 @@ def _column(X: Any, j: int) -> NDArray:
     return np.asarray(column.astype(object) if hasattr(X, "iloc") else column.to_numpy())
 
 
-def _numbers(X: Any, columns: NDArray) -> NDArray:
+def number_values(X: Any, columns: NDArray) -> NDArray:
     """Columns as float64 with NaN for missing; an error names the column that is no number."""
     if issparse(X):
         X = X.toarray()
@@ -137,7 +151,7 @@ def _numbers(X: Any, columns: NDArray) -> NDArray:
 
 
 def _number_column(X: Any, j: int) -> NDArray:
-    column = _column(X, j)
+    column = column_values(X, j)
     if column.dtype.kind in "fiub":
         return column.astype(np.float64)
     try:
@@ -159,10 +173,11 @@ def _is_missing(column: NDArray) -> NDArray:
         return np.isnan(column)
     if column.dtype.kind != "O":
         return np.zeros(len(column), dtype=bool)
-    return np.array([_value_is_missing(value) for value in column], dtype=bool)
+    return np.array([is_missing(value) for value in column], dtype=bool)
 
 
-def _value_is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether one value is None, NaN or the like."""
     if value is None:
         return True
     try:
@@ -209,7 +224,7 @@ def check_table(X: Any, categories: NDArray, allow_missing: bool, allow_words: b
                     "that takes categories (HistGradientBoostingClassifier, LightGBM, XGBoost, "
                     "CatBoost), or a Pipeline with an encoder."
                 ) from error
-    missing = np.isnan(_numbers(X, columns)).any(axis=0)
+    missing = np.isnan(number_values(X, columns)).any(axis=0)
     if missing.any() and not allow_missing:
         names = [str(X.columns[j]) if hasattr(X, "columns") else j for j in columns[missing][:5]]
         raise ValueError(

@@ -151,6 +151,11 @@ def check_calibration_labels(y_cal: NDArray, classes: NDArray) -> NDArray:
 def class_columns(y: object, classes: NDArray) -> NDArray:
     """Column of ``classes`` of each label."""
     labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise ValueError(
+            f"y must hold one label for each row; got shape {labels.shape}. Use y.ravel() if it "
+            "is one column."
+        )
     unknown = np.setdiff1d(labels, classes)
     if len(unknown):
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABCMeta, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _gate, _validation
-from .._gate import Gate, GaussianGate, GeodesicGate
+from .._explanation import Explanation, surprises
+from .._gate import Familiar, Gate, GaussianGate, GeodesicGate
 from .._posterior import decide, fit_posterior, mixture
 from .._types import Reading
 from ..kernels import Effort, Search, build_index, euclidean_nearest, pair_similarity
@@ -47,7 +49,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         distance: str = "geodesic",
         gamma: str | float = "auto",
         floor: str | float = "auto",
-        false_alarm: float = 0.01,
+        false_alarm: str | float = 0.01,
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
@@ -140,7 +142,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         # is there any data there
         exams = [exam.settle(self.gamma_, self.priors_) for exam in exams]
-        self._gate = self._fit_gate(exams, landscape.kernel.n_samples)
+        self._gate, self._familiar = self._fit_gate(exams, landscape.kernel.n_samples)
         self.log_floor_ = self._gate.log_floor
         return self
 
@@ -155,7 +157,10 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check.auto_or_number(gamma=self.gamma, floor=self.floor)
         if not isinstance(self.gamma, str):
             check.positive(gamma=self.gamma)
-        check.share(false_alarm=self.false_alarm, calibration_size=self.calibration_size)
+        check.auto_or_number(false_alarm=self.false_alarm)
+        if not isinstance(self.false_alarm, str):
+            check.share(false_alarm=self.false_alarm)
+        check.share(calibration_size=self.calibration_size)
         check.count(n_neighbors=self.n_neighbors)
         check.positive(regularization=self.regularization)
 
@@ -177,7 +182,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 "y must hold at least 2 classes in rows of positive weight; it holds one class, "
                 f"{self.classes_.tolist()}. Give rows of every class."
             )
-        rows = Rows(X, y, weight, reading)
+        rows = Rows.given(X, y, weight, reading)
         if (weight == 0).any():
             rows = rows.take(np.flatnonzero(weight))
         rows = replace(rows, y=np.searchsorted(self.classes_, rows.y))
@@ -199,7 +204,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             raise ValueError(together)
         y = check_labels(y, X, reading, self._source.family.in_order(X))
         y = _validation.check_calibration_labels(y, self.classes_)
-        return Rows(X, y, np.ones(len(y)), reading)
+        return Rows.given(X, y, np.ones(len(y)), reading)
 
     def _check_rows(self, X: Any, y: Any = None, *, reset: bool = False) -> tuple[Any, Any]:
         return check_rows(self, self._source, self.categorical_features, X, y, reset)
@@ -214,11 +219,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if held is None:
             plan = source.plan(self.calibration, weighted=unit is not None)
             check_class_sizes(rows, self.classes_)
+        self.calibration_ = plan
         if plan == "holdout":
             rows, held = split_rows(rows, self.calibration_size, self.random_state)
         if not source.fitted:
             self._parent = fit(rows)
-        self.estimator_ = self._parent.estimator
         if held is not None:
             return held_exams(self._parent, rows, held, self._settings)
         if plan == "oob":
@@ -236,11 +241,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             regularization=self.regularization,
             categorical_features=self.categorical_features,
             n_classes=len(self.classes_),
-            effort=Effort(self.n_jobs, self.verbose),
+            effort=Effort(self.n_jobs, self.verbose, self._parent.gpu),
         )
 
-    def _fit_gate(self, exams: list[Exam], n_samples: int) -> Gate:
-        """The gate, with its floor at the false-alarm quantile of the calibration rows."""
+    def _fit_gate(self, exams: list[Exam], n_samples: int) -> tuple[Gate, Familiar]:
+        """The gate, with its floor at the false-alarm quantile of the calibration rows' log f."""
         floor = 0.0 if isinstance(self.floor, str) else float(self.floor)
         gate: Gate
         if self.gate == "gaussian":
@@ -252,12 +257,44 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             kappa = _gate.balance(log_kernel, log_similarity) if geodesic else 0.0
             scale = _gate.logistic_scale(log_kernel + kappa * log_similarity)
             gate = GeodesicGate(n_samples, floor, kappa, scale)
-        if self.floor != "auto":
-            return gate
         log_f = [gate.log_f(e.X, e.near, e.landscape.density) for e in exams]
         weight = np.concatenate([e.rows.weight for e in exams])
-        floor = _gate.conformal_floor(np.concatenate(log_f), weight, self.false_alarm)
-        return replace(gate, log_floor=floor)
+        familiar = Familiar(np.concatenate(log_f), weight)
+        self.false_alarm_ = self._false_alarm(exams, gate, familiar)
+        if self.floor == "auto":
+            gate = replace(gate, log_floor=familiar.floor(self.false_alarm_))
+        return gate, familiar
+
+    def _false_alarm(self, exams: list[Exam], gate: Gate, familiar: Familiar) -> float:
+        """The level asked for, or the highest that the calibration rows afford."""
+        if not isinstance(self.false_alarm, str):
+            return float(self.false_alarm)
+        held = self._posterior.fitted_prior
+        kernel = None
+        if self.gamma_ is not None:
+            kernel = kernel_proba(exams, np.array([self.gamma_]))[0]
+        log_posterior = replace(self._posterior, prior=held).log_proba(
+            np.concatenate([exam.reading.proba for exam in exams]), kernel
+        )
+        y = np.concatenate([exam.rows.y for exam in exams])
+        return _gate.affordable_level(gate, familiar, log_posterior, held, y)
+
+    @property
+    def estimator_(self) -> Any:
+        """The fitted parent."""
+        return self._parent.estimator
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted model into one file, which ``polycal.load`` reads.
+
+        The file appears whole or not at all, and takes the place of one that is there. It holds
+        no code: networks (PyTorch, skorch, Keras) are given to ``load`` again. A constructor
+        parameter that a file cannot hold (a ``RandomState``, a function) gives a warning and is
+        None in the loaded model.
+        """
+        from ..persistence import save  # the one look upwards: a model knows how to save itself
+
+        save(self, path)
 
     # -------------------------------------------------------------- queries
 
@@ -270,6 +307,12 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 "matched to its row. Use shuffle=False and no sampler."
             )
         reading = self._parent.read(self._check_rows(X)[0], self.verbose)
+        known = self.polytopes_.modes
+        if (reading.modes.sizes, reading.modes.packed) != (known.sizes, known.packed):
+            raise ValueError(
+                f"the parent reads X into groups of {reading.modes.sizes} symbols; the model was "
+                f"fitted on groups of {known.sizes}. Give rows of the shape that it was fitted on."
+            )
         return reading, self._landscape.table.encode(reading.seen)
 
     def _alpha_and_log_posterior(self, X: Any) -> tuple[NDArray, NDArray]:
@@ -327,7 +370,46 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         near = place.kernel.evidence.index.nearest(reading.modes, values, search, effort)
         return near.similarity, near.index
 
+    def explain(self, X: Any) -> Explanation:
+        """Why each row is, or is not, in distribution.
+
+        Returns
+        -------
+        Explanation
+            For each row: the trust weight, the verdict ("in distribution", "edge" or "out") and
+            the p-value behind it; the nearest polytope with its similarity, class counts and
+            training rows; and how surprising each feature is there.
+        """
+        reading, values = self._query(X)
+        place = self._landscape
+        # Also where nothing agrees (K = 0), there is a polytope to compare with.
+        near = place.nearest(reading.modes, values, fill=True)
+        log_f = self._gate.log_f(values, near, place.density)
+        nearest = near.index[:, 0]
+        similarity = near.similarity[:, 0]
+        if self.distance == "euclidean":
+            similarity = pair_similarity(
+                reading.modes, self.polytopes_.modes, near.index[:, :1], place.settings.effort
+            )[:, 0]
+        order = np.argsort(place.owner, kind="stable")
+        first = np.searchsorted(place.owner[order], np.arange(len(place.polytopes) + 1))
+        return Explanation.judge(
+            log_f,
+            self._familiar,
+            self.false_alarm_,
+            weight=self._gate.alpha(log_f),
+            similarity=similarity,
+            polytope=nearest,
+            counts=self.polytopes_.counts[nearest],
+            rows=[place.ids[order[first[r] : first[r + 1]]] for r in nearest],
+            surprise=surprises(values, nearest, place.density, place.table),
+            features=self._parent.feature_names(
+                reading.seen, getattr(self, "feature_names_in_", None)
+            ),
+        )
+
     def similarity(self, X: Any, Y: Any) -> NDArray:
         """Geodesic kernel K between the rows of X and of Y, shape (n_X, n_Y)."""
         left, right = self._query(X)[0].modes, self._query(Y)[0].modes
-        return build_index(right).similarity(left, self._landscape.settings.effort)
+        effort = self._landscape.settings.effort
+        return build_index(right, effort.device).similarity(left, effort)

@@ -41,8 +41,10 @@ class GeodesicCalibrator(BaseCalibrator):
     floor : "auto" or float, default="auto"
         log b. "auto" is the ``false_alarm`` quantile of log f on the calibration rows, with
         its finite-sample rank.
-    false_alarm : float, default=0.01
-        Share of new in-distribution rows that may fall below the floor.
+    false_alarm : float or "auto", default=0.01
+        Share of new in-distribution rows that may fall below the floor. "auto" takes the
+        highest level, from 0.01 to 0.1, whose cost in log-loss on the calibration rows is
+        within one standard error: as much protection as they afford.
     n_neighbors : int, default=10
         Polytopes that the geodesic gate looks at.
     regularization : float, default=1e-6
@@ -86,6 +88,10 @@ class GeodesicCalibrator(BaseCalibrator):
     gamma_ : float or None
         None with ``posterior="parent"``, which has no kernel.
     log_floor_ : float
+    calibration_ : str
+        Where the calibration rows came from: "given", "holdout", "oob" or "cv".
+    false_alarm_ : float
+        The level behind the floor and the verdicts.
     pool_weights_ : ndarray of shape (2, 3)
         Weights of the parent's (first row) and the kernel's probability p in the pool, which
         sees it as log p, -log(1 - p) and p.
@@ -131,7 +137,7 @@ class GeodesicCalibrator(BaseCalibrator):
         distance: str = "geodesic",
         gamma: str | float = "auto",
         floor: str | float = "auto",
-        false_alarm: float = 0.01,
+        false_alarm: str | float = 0.01,
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",

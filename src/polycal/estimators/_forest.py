@@ -45,7 +45,7 @@ class KernelDensityForest(BaseCalibrator):
         distance: str = "geodesic",
         gamma: str | float = "auto",
         floor: str | float = "auto",
-        false_alarm: float = 0.01,
+        false_alarm: str | float = 0.01,
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",

@@ -45,6 +45,8 @@ class Landscape:
     polytopes: Polytopes
     density: Density
     kernel: QueryRatios | PolytopeRatios
+    owner: NDArray  # polytope of each row
+    ids: NDArray  # place of each row in what the user gave
 
     @classmethod
     def build(
@@ -62,11 +64,12 @@ class Landscape:
                 'distance="euclidean" needs numbers without missing values; X has categories or '
                 'NaN. Use distance="geodesic", or a Pipeline that encodes and imputes them.'
             )
+        distinct, owner = reading.modes.distinct()
         parts = (rows.y, rows.weight, s.n_classes, table.start)
-        polytopes = Polytopes.from_rows(reading.modes, X, *parts)
+        polytopes = Polytopes.from_groups(distinct, owner, X, *parts)
         prior = np.bincount(rows.y, rows.weight, s.n_classes) / rows.weight.sum()
         by_query = s.posterior == "pooled" and s.distance == "geodesic"
-        evidence = Evidence(build_index(polytopes.modes), polytopes.counts)
+        evidence = Evidence(build_index(polytopes.modes, s.effort.device), polytopes.counts)
         kernel = (QueryRatios if by_query else PolytopeRatios)(
             evidence, prior, n_samples or len(rows)
         )
@@ -75,7 +78,7 @@ class Landscape:
         else:
             scale = (s.regularization, s.effort, table.start)
             density = geodesic_density(polytopes, evidence.index, *scale)
-        return cls(settings, table, polytopes, density, kernel)
+        return cls(settings, table, polytopes, density, kernel, owner, rows.ids)
 
     def add_labels(self, modes: ActivationModes, rows: Rows) -> tuple[Landscape, NDArray]:
         """More labels as evidence, without neighbours; also the place of each row among it.
@@ -86,7 +89,8 @@ class Landscape:
         distinct, owner = modes.distinct()
         counts = np.zeros((len(distinct), self.settings.n_classes))
         np.add.at(counts, (owner, rows.y), rows.weight)
-        index = build_index(evidence.index.modes.append(distinct))
+        more_modes = evidence.index.modes.append(distinct)
+        index = build_index(more_modes, self.settings.effort.device)
         more = Evidence(index, np.concatenate([evidence.counts, counts]))
         landscape = replace(self, kernel=replace(self.kernel, evidence=more))
         return landscape, len(self.polytopes) + owner
@@ -98,10 +102,12 @@ class Landscape:
         *,
         gamma: float | None = None,
         own: NDArray | None = None,
+        fill: bool = False,
     ) -> Near:
         """The polytopes that gate and posterior look at, with their labels if gamma is given.
 
-        ``own`` is the polytope of each row that does not count as its neighbour, or -1.
+        With ``fill`` there are always some, even where K = 0. ``own`` is the polytope of each
+        row that does not count as its neighbour, or -1.
         """
         s = self.settings
         wanted = s.n_neighbors if s.gate == "geodesic" else 1
@@ -110,7 +116,7 @@ class Landscape:
             _, index = euclidean_nearest(X, self.density, k, s.effort)
             near = Near(np.ones(index.shape), index)
         else:
-            fill = s.posterior == "kernel" or s.gate == "gaussian"
+            fill = fill or s.posterior == "kernel" or s.gate == "gaussian"
             search = Search(self.density, k, fill, **self.kernel.wanted(gamma))
             near = self.kernel.evidence.index.nearest(modes, X, search, s.effort)
         return near if own is None else _without_own(near, own, wanted)
@@ -205,7 +211,7 @@ def out_of_bag_exams(
     """
     reading = rows.read_by(parent, settings.effort.verbose)
     landscape = Landscape.build(reading, rows, settings)
-    owner = reading.modes.distinct()[1]
+    owner = landscape.owner
     alone = landscape.polytopes.size[owner] <= rows.weight * (1.0 + ROUNDING)
     out, share = parent.out_of_bag(reading)
     if len(np.unique(rows.y[share > 0])) < settings.n_classes:

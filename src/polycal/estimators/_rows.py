@@ -21,13 +21,19 @@ class Rows:
     raw: Any  # as the parent takes them
     y: NDArray  # class codes
     weight: NDArray
+    ids: NDArray  # places in what the user gave
     reading: Reading | None = None
 
+    @classmethod
+    def given(cls, raw: Any, y: NDArray, weight: NDArray, reading: Reading | None = None) -> Rows:
+        """All rows that the user gave."""
+        return cls(raw, y, weight, np.arange(len(y)), reading)
+
     def take(self, index: NDArray) -> Rows:
-        y, weight = self.y[index], self.weight[index]
+        parts = self.y[index], self.weight[index], self.ids[index]
         if self.reading is not None:
-            return Rows(None, y, weight, self.reading.take(index))
-        return Rows(_safe_indexing(self.raw, index), y, weight)
+            return Rows(None, *parts, self.reading.take(index))
+        return Rows(_safe_indexing(self.raw, index), *parts)
 
     def read_by(self, parent: Parent, verbose: int) -> Reading:
         return self.reading if self.reading is not None else parent.read(self.raw, verbose)

@@ -19,6 +19,7 @@ class Effort:
 
     n_jobs: int | None = None
     verbose: int = 0
+    device: str | None = None  # of the pairs of a network's modes, where not the CPU
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class KernelIndex(ABC):
     def __init__(self, modes: ActivationModes):
         self.modes = modes
 
+    def _arrange(self) -> None:
+        """Whatever has to be there before threads ask; called in each pass."""
+        return
+
     @abstractmethod
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         """K for one block, shape (q, p)."""
@@ -52,6 +57,7 @@ class KernelIndex(ABC):
 
     def similarity(self, queries: ActivationModes, effort: Effort) -> NDArray:
         """K(x, s), shape (n_queries, n_stored)."""
+        self._arrange()
         blocks = map_blocks(
             lambda rows: self._similarity_block(queries[rows]),
             len(queries),
@@ -68,6 +74,7 @@ class KernelIndex(ABC):
         Without ``search.fill`` only stored modes with K > 0 count; places left over hold
         similarity 0 and index -1. With counts, the same look also brings ``class_sums``.
         """
+        self._arrange()
         counts = search.counts
         extra = 0.0 if counts is None else self._class_sums_bytes(counts, search.exponents)
         blocks = map_blocks(
@@ -110,6 +117,7 @@ class KernelIndex(ABC):
         from underflow; the maximum is over stored modes that have counts. A query that
         shares no symbol with any of those has zeros.
         """
+        self._arrange()
         blocks = map_blocks(
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),

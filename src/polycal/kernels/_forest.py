@@ -9,6 +9,7 @@ leaves serves every exponent.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from numba import njit
@@ -25,48 +26,59 @@ from ._select import select_row
 VISIT_COST = 20.0
 # Four-byte members in a cache line of 64 bytes.
 MEMBERS_PER_LINE = 16
+# Trees whose codes are read together while the index is built.
+TREES_AT_ONCE = 8
 NO_ROWS, NO_IDS = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
 # Columns of a matrix product that are summed over the leaves together.
 COLUMNS_AT_ONCE = 64
 
 
 class ForestIndex(KernelIndex):
-    """Exact forest kernel; ``method`` is "index", "scan" or "auto" (the cheaper)."""
+    """Exact forest kernel; ``method`` is "index", "scan" or "auto" (the cheaper).
+
+    The stored modes are arranged when the first query comes.
+    """
 
     def __init__(self, modes: ActivationModes, method: str = "auto"):
         super().__init__(modes)
-        codes = modes.codes
-        n_stored, n_trees = codes.shape
-        self._n_leaves = codes.max(axis=0).astype(np.int64) + 1
-        self._offset = np.concatenate([[0], np.cumsum(self._n_leaves)])
-        visits = _visits_per_query(codes, self._n_leaves)
-        scan_is_cheaper = visits * VISIT_COST > n_stored * n_trees
-        self.method = ("scan" if scan_is_cheaper else "index") if method == "auto" else method
-        small = np.uint16 if codes.max() < 2**16 - 1 else np.int32
-        if self.method == "index":
-            self._start, self._member = _inverted_index(codes, self._offset)
-            self._column = np.empty((0, 0), small)
-        else:
-            self._start, self._member = np.zeros(1, np.int64), np.empty(0, np.uint32)
-            self._column = np.ascontiguousarray(codes.T.astype(small))
+        self._wanted = method
+
+    @cached_property
+    def _n_leaves(self) -> NDArray:
+        return self.modes.codes.max(axis=0).astype(np.int64) + 1
+
+    @cached_property
+    def _tables(self) -> tuple:
+        """Whether there is an index, n_leaves, offset, start, member and column."""
+        codes = self.modes.codes
+        offset = np.concatenate([[0], np.cumsum(self._n_leaves)])
+        start, member = _inverted_index(codes, offset)
+        # Expected visits of a query that is drawn like the stored modes.
+        visits = (np.diff(start).astype(float) ** 2).sum() / len(codes)
+        use_index = visits * VISIT_COST <= codes.size
+        if self._wanted != "auto":
+            use_index = self._wanted == "index"
+        small = np.uint16 if self._n_leaves.max() < 2**16 else np.int32
+        column = np.empty((0, 0), small)
+        if not use_index:
+            start, member = np.zeros(1, np.int64), np.empty(0, np.uint32)
+            column = np.ascontiguousarray(codes.T.astype(small))
+        return bool(use_index), self._n_leaves, offset, start, member, column
 
     @property
-    def _tables(self) -> tuple:
-        return (
-            self.method == "index",
-            self._n_leaves,
-            self._offset,
-            self._start,
-            self._member,
-            self._column,
-        )
+    def method(self) -> str:
+        """What is used, "index" or "scan"."""
+        return "index" if self._tables[0] else "scan"
+
+    def _arrange(self) -> None:
+        self._tables  # noqa: B018
 
     def _scratch(self) -> tuple[NDArray, ...]:
         """tally, touched, shared, begin and end of ``_candidates``."""
         # One place more than modes: the candidate after the last is written, never read.
         n, n_trees = self.modes.codes.shape
         small = self.method == "index" and n_trees < 2**8  # the tally should stay in cache
-        tally = np.zeros(n, np.uint8 if small else self._column.dtype)
+        tally = np.zeros(n, np.uint8 if small else self._tables[-1].dtype)
         touched, shared = np.empty(n + 1, np.uint32), np.empty(n + 1, np.int32)
         return tally, touched, shared, np.empty(n_trees, np.int64), np.empty(n_trees, np.int64)
 
@@ -159,32 +171,36 @@ def _weigh_table(table, exponents, log_shared, sums):
                     sums[e, i, y] += weight * table[i, m, y]
 
 
-def _visits_per_query(codes: NDArray, n_leaves: NDArray) -> float:
-    """Expected index visits for a query drawn like the stored modes."""
-    squares = sum(
-        float((np.bincount(codes[:, t], minlength=n).astype(float) ** 2).sum())
-        for t, n in enumerate(n_leaves)
-    )
-    return squares / len(codes)
-
-
 @njit(nogil=True, cache=True)
 def _inverted_index(codes, offset):
-    """Compressed rows: the stored modes in each leaf of each tree, in ascending order."""
+    """Compressed rows: the stored modes in each leaf of each tree, in ascending order.
+
+    A counting sort for each tree, over columns that are copied together: the codes of a row
+    share a cache line, and the leaves of one tree stay in cache.
+    """
     n_stored, n_trees = codes.shape
-    start = np.zeros(offset[n_trees] + 1, np.int64)
-    for s in range(n_stored):
-        for t in range(n_trees):
-            start[offset[t] + codes[s, t] + 1] += 1
-    for leaf in range(len(start) - 1):
-        start[leaf + 1] += start[leaf]
-    place = start[:-1].copy()
-    member = np.empty(n_stored * n_trees, np.uint32)
-    for s in range(n_stored):
-        for t in range(n_trees):
-            leaf = offset[t] + codes[s, t]
-            member[place[leaf]] = s
-            place[leaf] += 1
+    start = np.empty(offset[n_trees] + 1, np.int64)
+    start[-1] = codes.size
+    member = np.empty(codes.size, np.uint32)
+    columns = np.empty((TREES_AT_ONCE, n_stored), np.int32)
+    for first in range(0, n_trees, TREES_AT_ONCE):
+        n_columns = min(TREES_AT_ONCE, n_trees - first)
+        for s in range(n_stored):
+            for j in range(n_columns):
+                columns[j, s] = codes[s, first + j]
+        for j in range(n_columns):
+            t = first + j
+            column, members = columns[j], member[t * n_stored : (t + 1) * n_stored]
+            starts = start[offset[t] : offset[t + 1]]
+            place = np.zeros(len(starts) + 1, np.int64)
+            for s in range(n_stored):
+                place[column[s] + 1] += 1
+            for leaf in range(len(starts)):
+                place[leaf + 1] += place[leaf]
+                starts[leaf] = t * n_stored + place[leaf]
+            for s in range(n_stored):
+                members[place[column[s]]] = s
+                place[column[s]] += 1
     return start, member
 
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from .._table import n_columns
 from .._types import ActivationModes, Reading
 
 # A leaf id above every other; a query that holds it agrees with nothing there.
@@ -103,6 +104,20 @@ class Parent(ABC):
     def has_out_of_bag(cls, estimator: Any) -> bool:
         """Whether each of its trees leaves out some rows, and which ones is known."""
         return False
+
+    def feature_names(self, seen: Any, given: NDArray | None) -> list[str]:
+        """Names of the columns of ``Reading.seen``; ``given`` are those of the user's rows."""
+        width = n_columns(seen)
+        if hasattr(seen, "columns"):
+            return [str(name) for name in seen.columns]
+        if given is not None and len(given) == width:
+            return [str(name) for name in given]
+        return [f"x{j}" for j in range(width)]
+
+    @property
+    def gpu(self) -> str | None:
+        """The CUDA device that the estimator runs on, where kernels may run too."""
+        return None
 
     @abstractmethod
     def read(self, X: Any, verbose: int = 0) -> Reading:

@@ -77,14 +77,20 @@ def _pack(tree: Any) -> NDArray:
     nodes = np.empty(tree.node_count, dtype=NODE)
     leaf = tree.children_left < 0
     own = np.arange(tree.node_count)
-    # A float32 number is at most the threshold exactly if it is at most the next float32 below.
-    threshold = tree.threshold.astype(np.float32)
-    below = np.nextafter(threshold, np.float32(-np.inf))
-    nodes["threshold"] = np.where(threshold > tree.threshold, below, threshold)
+    nodes["threshold"] = float32_threshold(tree.threshold)
     nodes["feature"] = np.where(leaf, 0, tree.feature)
     nodes["left"] = np.where(leaf, own, tree.children_left)
     nodes["right"] = np.where(leaf, own, tree.children_right)
     return nodes
+
+
+def float32_threshold(threshold: NDArray) -> NDArray:
+    """The largest float32 below or at each threshold: no float32 number lies between them."""
+    with np.errstate(over="ignore"):  # beyond float32 every number is below
+        rounded = threshold.astype(np.float32)
+    above = rounded > threshold
+    rounded[above] = np.nextafter(rounded[above], np.float32(-np.inf))
+    return rounded
 
 
 @njit(nogil=True, cache=True)

@@ -133,7 +133,7 @@ class Recorder:
     def _see(self, x: Any) -> None:
         what = "the input of the network" if self._encoder is None else "the encoder's output"
         _check_tensor(x, what)
-        self._seen.append(flat(x.detach().cpu().double().numpy()))
+        self._seen.append(flat(to_array(x)))
 
     def _start_batch(self) -> None:
         self._groups: list[NDArray] = []
@@ -161,6 +161,12 @@ class Recorder:
                 )
         self.rows.add(self._groups, self._seen[0])
         self._on_batch(n_rows)
+
+
+def to_array(x: Any) -> NDArray:
+    """A tensor as an array of its own precision; half precision, which NumPy lacks, as float32."""
+    x = x.detach().cpu()
+    return (x if x.dtype.itemsize >= 4 or not x.is_floating_point() else x.float()).numpy()
 
 
 def _check_tensor(x: Any, what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -87,6 +88,13 @@ class PipelineParent(Parent):
 
     def out_of_bag(self, reading: Reading) -> tuple[Reading, NDArray]:
         return self._family.out_of_bag(reading)
+
+    def feature_names(self, seen: Any, given: NDArray | None) -> list[str]:
+        if len(self.estimator.steps) > 1 and not hasattr(seen, "columns"):
+            given = None  # names of the first step's columns
+            with suppress(AttributeError, ValueError):  # a step that does not name its own
+                given = self.estimator[:-1].get_feature_names_out()
+        return super().feature_names(seen, given)
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         seen = self.estimator[:-1].transform(X) if len(self.estimator.steps) > 1 else X

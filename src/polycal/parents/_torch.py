@@ -16,7 +16,7 @@ from .._optional import optional
 from .._types import Reading
 from . import _torch_data
 from ._base import Parent, is_a
-from ._hooks import Recorder, Tap, inference, relu_pieces, unwrap
+from ._hooks import Recorder, Tap, inference, relu_pieces, to_array, unwrap
 from ._network import check_output, to_proba
 from ._torch_data import came, iterate, split
 
@@ -89,6 +89,71 @@ class TorchParent(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def embed(self, X: Any, *, return_labels: bool = False, verbose: int = 0) -> Any:
+        """The encoder's output for each row, to be kept: one forward pass of the encoder.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dataset or DataLoader
+        return_labels : bool, default=False
+            Also return the labels that a Dataset or a DataLoader brings along.
+        verbose : int, default=0
+            1 shows progress.
+
+        Returns
+        -------
+        embeddings : ndarray of shape (n_samples, ...)
+            As the encoder returns them, not normalised; float32, or float64 if they were.
+        labels : ndarray of shape (n_samples,)
+            Only with ``return_labels``.
+        """
+        if self.encoder is None:
+            raise ValueError(
+                "embed needs an encoder; this TorchParent has none. Give encoder= and head=."
+            )
+        encoder = find_part(_model(self), self.encoder, "encoder")
+        if not return_labels and not _torch_data.in_order(X):
+            raise ValueError(
+                "X is a DataLoader that does not keep the order of its rows. Use shuffle=False and "
+                "no sampler, or return_labels=True."
+            )
+        n_rows, batches = iterate(X, self.batch_size)
+        found, labels = [], []
+        bar = tqdm(total=n_rows, desc="embedding", unit="row", disable=not verbose)
+        with bar, inference(encoder, self.device) as device:
+            for batch in batches:
+                inputs, label = split(batch)
+                found.append(_forward(encoder, inputs, device, "the encoder", "embeddings"))
+                bar.update(len(inputs))
+                if label is not None:
+                    labels.append(label)
+        if not found:
+            raise ValueError("X must have at least one row; got none.")
+        embeddings = np.concatenate(found)
+        if not return_labels:
+            return embeddings
+        if not labels:
+            raise ValueError(
+                "return_labels=True needs an X that yields (input, label); got inputs alone."
+            )
+        return embeddings, np.concatenate(labels)
+
+    def on_embeddings(self) -> TorchParent:
+        """The same parent for rows that ``embed`` has made: it runs the head alone.
+
+        A calibrator that is fitted on embeddings answers as one that is fitted on the rows
+        themselves, without a second forward pass of the encoder.
+        """
+        parts = (self.encoder, self.head)
+        if self.module is not None or any(p is None or isinstance(p, str) for p in parts):
+            raise ValueError(
+                "on_embeddings needs a classifier that is head(encoder(x)) and nothing else; got "
+                f"module={came(self.module)}, encoder={came(self.encoder)}, "
+                f"head={came(self.head)}. Give TorchParent(encoder=..., head=...), two modules."
+            )
+        nothing = optional("torch", "torch").nn.Identity()
+        return type(self)(**{**self.get_params(deep=False), "encoder": nothing})
+
 
 class TorchFamily(Parent):
     family = "a PyTorch module with ReLU-type activations, or TorchParent(module)"
@@ -121,6 +186,13 @@ class TorchFamily(Parent):
     def in_order(cls, X: Any) -> bool:
         return _torch_data.in_order(X)
 
+    @property
+    def gpu(self) -> str | None:
+        parent = _wrapped(self.estimator)
+        tensors = _model(parent).parameters()
+        device = str(parent.device or next((t.device for t in tensors), "cpu"))
+        return device if device.startswith("cuda") else None
+
     def read(self, X: Any, verbose: int = 0) -> Reading:
         parent = _wrapped(self.estimator)
         plan = make_plan(parent)
@@ -138,7 +210,7 @@ class TorchFamily(Parent):
         with bar, inference(plan.model, parent.device) as device, recorder:
             for batch in batches:
                 inputs, label = split(batch)
-                outputs.append(_forward(plan.model, inputs, device))
+                outputs.append(_forward(plan.model, inputs, device).astype(np.float64))
                 if label is not None:
                     labels.append(label)
         if not outputs:
@@ -293,7 +365,14 @@ def _wrapped(estimator: Any) -> TorchParent:
     return estimator if isinstance(estimator, TorchParent) else TorchParent(estimator)
 
 
-def _forward(model: Any, inputs: Any, device: Any) -> NDArray:
+def _forward(
+    model: Any,
+    inputs: Any,
+    device: Any,
+    name: str = "the module",
+    what: str = "class scores",
+) -> NDArray:
+    """What the module returns for one batch, float32 or float64."""
     dtypes = (p.dtype for p in model.parameters() if p.is_floating_point())
     dtype = next(dtypes, inputs.dtype) if inputs.is_floating_point() else inputs.dtype
     # A copy: a first layer that works in place would write into the user's data.
@@ -311,17 +390,17 @@ def _forward(model: Any, inputs: Any, device: Any) -> NDArray:
         raise
     if not is_a(scores, "torch", "Tensor"):
         raise TypeError(
-            f"the module must return one tensor of class scores; got {came(scores)}. "
+            f"{name} must return one tensor of {what}; got {came(scores)}. "
             "Wrap it in a module that returns only that."
         )
     if scores.ndim == 0 or len(scores) != len(inputs):
         raise ValueError(
-            f"the module must return one row for each of the {len(inputs)} rows; got shape "
+            f"{name} must return one row for each of the {len(inputs)} rows; got shape "
             f"{tuple(scores.shape)}."
         )
-    return scores.detach().cpu().double().numpy()
+    return to_array(scores)
 
 
 def _to_unit_length(rows: NDArray) -> None:
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
     rows /= np.where(length > 0, length, 1.0)  # a row of zeros has no direction: it stays

@@ -1,0 +1,19 @@
+"""The command line, ``polycal``. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import sys
+
+INSTALL = 'The command line needs typer and rich: pip install "polycal[cli]"'
+
+
+def main() -> None:
+    """Entry point: exit code 2 and one line for what a user can mend."""
+    try:
+        from ._app import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich", "click"):
+            raise
+        print(INSTALL, file=sys.stderr)
+        raise SystemExit(2) from None
+    run()

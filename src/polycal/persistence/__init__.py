@@ -1,0 +1,79 @@
+"""Model files: ``model.save(path)`` and ``polycal.load(path)``.
+
+One file holds the arrays (in the safetensors format) and a JSON manifest. It is read without
+pickle: a file can fill the fields that polycal knows, and can name no code to run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ._errors import (
+    AlteredFileError,
+    ModelFileError,
+    NewerFormatError,
+    NotAModelFileError,
+    TruncatedFileError,
+    UnknownTypeError,
+    WrongModuleError,
+)
+
+__all__ = [
+    "AlteredFileError",
+    "ModelFileError",
+    "NewerFormatError",
+    "NotAModelFileError",
+    "TruncatedFileError",
+    "UnknownTypeError",
+    "WrongModuleError",
+    "load",
+    "save",
+]
+
+
+def save(model: Any, path: str | os.PathLike) -> None:
+    """Write a fitted model; see ``GeodesicCalibrator.save``."""
+    from . import _model  # not needed, and so not imported, by those who neither save nor load
+
+    _model.save(model, path)
+
+
+def load(path: str | os.PathLike, module: Any = None, *, trusted: Sequence[Any] = ()) -> Any:
+    """The model that ``model.save(path)`` wrote; its predictions are the same to the last bit.
+
+    Nothing in the file is run as code, and pickle is not used.
+
+    Parameters
+    ----------
+    path : str or path
+    module : torch.nn.Module, (encoder, head), TorchParent, skorch net or Keras model, optional
+        For a model of a network, whose weights the file holds and whose code it does not: the
+        network as it was given to ``fit``, trained or not. It is copied.
+    trusted : list of str or type, default=()
+        Types beyond those of scikit-learn that a parent may be made of, such as your own
+        transformers. The error about an unknown type names it.
+
+    Raises
+    ------
+    ModelFileError
+        One of ``NotAModelFileError``, ``NewerFormatError``, ``TruncatedFileError``,
+        ``AlteredFileError``, ``UnknownTypeError`` and ``WrongModuleError``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import polycal
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = polycal.KernelDensityForest(20, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/iris.polycal")
+    ...     loaded = polycal.load(f"{folder}/iris.polycal")
+    >>> bool((loaded.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
+    from . import _model
+
+    return _model.load(path, module, trusted)

@@ -1,0 +1,187 @@
+"""The loops over nodes of scikit-learn's trees."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LARGEST = 2.0**32
+
+
+@njit(nogil=True, cache=True)
+def squeeze(nodes, value, total, places, feature, threshold, left, n_samples, counts, told):
+    """Fill the arrays of one tree, and say in ``told`` what they tell.
+
+    Children come after their parents, so from the last node on all sums are known. ``total`` and
+    ``places`` are scratch for the counts, the rows and the roots of subtrees.
+    """
+    n, k = len(nodes), value.shape[2]
+    in_order, counted, gini = True, True, True
+    rows, roots, depth = places[0], places[1], 0  # roots of the subtrees behind a node
+    m, leaf = len(threshold), len(n_samples)
+    for i in range(n - 1, -1, -1):
+        node = nodes[i]
+        a, b = node.left_child, node.right_child
+        weight, rows[i] = node.weighted_n_node_samples, node.n_node_samples
+        if a < 0:
+            feature[i] = -1
+            leaf -= 1
+            n_samples[leaf] = rows[i]
+            for y in range(k):
+                total[i, y] = np.rint(value[i, 0, y] * weight)
+                counted &= 0.0 <= total[i, y] < LARGEST
+                counts[leaf, y] = np.uint32(total[i, y] if counted else 0.0)
+        else:
+            feature[i] = node.feature
+            m -= 1
+            threshold[m] = node.threshold
+            left[m] = node.missing_go_to_left != 0
+            in_order &= depth >= 2 and a == roots[depth - 1] and b == roots[depth - 2]
+            depth = max(depth - 2, 0)
+            for y in range(k):
+                total[i, y] = total[a, y] + total[b, y]
+            counted &= rows[i] == rows[a] + rows[b]
+        roots[depth] = i
+        depth += 1
+        whole, squares = 0.0, 0.0
+        for y in range(k):
+            whole += total[i, y]
+            squares += total[i, y] * total[i, y]
+        if whole != weight or whole <= 0.0:
+            counted = gini = False
+            continue
+        for y in range(k):
+            counted &= total[i, y] / whole == value[i, 0, y]
+        gini &= 1.0 - squares / (whole * whole) == node.impurity
+    told[0], told[1], told[2] = in_order, counted, gini
+
+
+@njit(nogil=True, cache=True)
+def link(start, feature, links):
+    """Children of nodes in order."""
+    longest = 0
+    for t in range(len(start) - 1):
+        longest = max(longest, start[t + 1] - start[t])
+    roots = np.empty(longest + 1, np.int32)
+    for t in range(len(start) - 1):
+        first, n = start[t], start[t + 1] - start[t]
+        top = 0
+        for i in range(n - 1, -1, -1):
+            if feature[first + i] >= 0:
+                links[first + i, 0] = roots[top - 1]
+                links[first + i, 1] = roots[top - 2]
+                top -= 2
+            roots[top] = i
+            top += 1
+
+
+@njit(nogil=True, cache=True)
+def all_counted(counts):
+    """Whether no leaf is empty: its votes would be 0 / 0."""
+    for leaf in range(counts.shape[0]):
+        some = False
+        for y in range(counts.shape[1]):
+            some |= counts[leaf, y] > 0
+        if not some:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def whole(start, feature):
+    """Whether nodes in order make whole trees: each ends where its last leaf is."""
+    for t in range(len(start) - 1):
+        open_ends = 1
+        for i in range(start[t], start[t + 1]):
+            if open_ends == 0:
+                return False
+            open_ends += 1 if feature[i] >= 0 else -1
+        if open_ends != 0:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def ends(start, feature, children):
+    """Whether every child comes after its parent, and leaves have none."""
+    for t in range(len(start) - 1):
+        n = start[t + 1] - start[t]
+        for i in range(n):
+            for side in range(2):
+                child = children[start[t] + i, side]
+                if feature[start[t] + i] < 0:
+                    if child != -1:
+                        return False
+                elif child <= i or child >= n:
+                    return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def pack(start, feature, threshold, links, nodes):
+    m = 0
+    for t in range(len(start) - 1):
+        for j in range(start[t], start[t + 1]):
+            node = nodes[j]
+            if feature[j] < 0:
+                own = j - start[t]
+                node.threshold, node.feature = np.float32(-2.0), 0
+                node.left, node.right = own, own
+            else:
+                node.threshold, node.feature = threshold[m], feature[j]
+                node.left, node.right = links[j, 0], links[j, 1]
+                m += 1
+
+
+@njit(nogil=True, cache=True)
+def vote(feature, counts, votes):
+    leaf = 0
+    for j in range(len(feature)):
+        if feature[j] < 0:
+            whole = 0.0
+            for y in range(counts.shape[1]):
+                whole += counts[leaf, y]
+            for y in range(counts.shape[1]):
+                votes[j, y] = counts[leaf, y] / whole
+            leaf += 1
+
+
+@njit(nogil=True, cache=True)
+def restore(feature, threshold, left, links, nodes):
+    m = 0
+    for i in range(len(feature)):
+        node = nodes[i]
+        node.left_child, node.right_child = links[i, 0], links[i, 1]
+        if feature[i] < 0:
+            node.feature, node.threshold = -2, -2.0
+        else:
+            node.feature, node.threshold = feature[i], threshold[m]
+            node.missing_go_to_left = left[m]
+            m += 1
+
+
+@njit(nogil=True, cache=True)
+def count(counts, n_samples, nodes, value):
+    """Rows, weights, values and Gini impurities from the leaves up."""
+    leaf = len(counts)
+    for i in range(len(nodes) - 1, -1, -1):
+        node = nodes[i]
+        if node.left_child < 0:
+            leaf -= 1
+            node.n_node_samples = n_samples[leaf]
+            for y in range(counts.shape[1]):
+                value[i, 0, y] = counts[leaf, y]
+        else:
+            left, right = node.left_child, node.right_child
+            node.n_node_samples = nodes[left].n_node_samples + nodes[right].n_node_samples
+            for y in range(counts.shape[1]):
+                value[i, 0, y] = value[left, 0, y] + value[right, 0, y]
+    for i in range(len(nodes)):
+        whole, squares = 0.0, 0.0
+        for y in range(counts.shape[1]):
+            whole += value[i, 0, y]
+            squares += value[i, 0, y] * value[i, 0, y]
+        nodes[i].weighted_n_node_samples = whole
+        nodes[i].impurity = 1.0 - squares / (whole * whole)
+        for y in range(counts.shape[1]):
+            value[i, 0, y] /= whole

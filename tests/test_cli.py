@@ -1,0 +1,253 @@
+"""The command line, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+from typer.testing import CliRunner
+
+import polycal
+from polycal.cli import _predict
+from polycal.cli._app import app
+from polycal.cli._tables import Writer, typed, whole_file
+
+runner = CliRunner()
+
+
+def call(*arguments, code=0):
+    result = runner.invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output + repr(result.exception)
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Training and test tables with numbers, text, missing values and text labels."""
+    folder = tmp_path_factory.mktemp("cli")
+    data = load_wine(as_frame=True)
+    table = data.data[["alcohol", "flavanoids", "proline"]].copy()
+    rng = np.random.default_rng(0)
+    table["region"] = np.where(rng.random(len(table)) < 0.5, "north", "south")
+    table.loc[::17, "region"] = None
+    table.loc[::13, "alcohol"] = np.nan
+    table["id"] = np.arange(len(table))
+    table["grape"] = np.array(["barbera", "grignolino", "nebbiolo"])[data.target]
+    table = table.sample(frac=1, random_state=0)
+    table[:120].to_csv(folder / "train.csv", index=False)
+    table[120:].to_csv(folder / "test.csv", index=False)
+    table[120:].to_parquet(folder / "test.parquet")
+    far = table[120:].assign(proline=1e6)
+    far.to_csv(folder / "far.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    path = folder / "m.polycal"
+    call("fit", folder / "train.csv", "--target", "grape", "-o", path, "--drop", "id", "--json")
+    return path
+
+
+def test_fit_says_what_it_did(folder):
+    arguments = ["--target", "grape", "-o", folder / "n.polycal", "--drop", "id", "--json"]
+    found = json.loads(call("fit", folder / "train.csv", *arguments).stdout)
+    assert found["rows"] == 120
+    assert found["features"] == 4
+    assert found["categories"] == 1
+    assert found["calibration"] == "oob"
+    assert found["false_alarm"] == 0.01
+    assert sum(found["classes"].values()) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["extra-trees", "hgb", "lightgbm", "xgboost", "mlp"])
+def test_every_parent(folder, kind):
+    path = folder / f"{kind}.polycal"
+    arguments = ["--target", "grape", "-o", path, "--drop", "id", "--parent", kind, "--json"]
+    assert json.loads(call("fit", folder / "train.csv", *arguments).stdout)["parent"] == kind
+    out = folder / f"{kind}.csv"
+    call("predict", path, folder / "test.csv", "-o", out)
+    found = pd.read_csv(out)
+    truth = pd.read_csv(folder / "test.csv")["grape"]
+    assert (found["prediction"] == truth).mean() > 0.7
+
+
+@pytest.mark.parametrize("data", ["test.csv", "test.parquet"])
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_predict(folder, model, data, kind):
+    out = folder / f"{data}.out{kind}"
+    rows = ["--rows-at-a-time", 7]
+    said = call("predict", model, folder / data, "-o", out, "--keep", "id", *rows, "--json")
+    found = pd.read_csv(out) if kind == ".csv" else pd.read_parquet(out)
+    table = pd.read_csv(folder / "test.csv")
+    loaded = polycal.load(model)
+    X = typed(table[["alcohol", "flavanoids", "proline", "region"]], ["region"])
+    np.testing.assert_array_equal(found["id"], table["id"])
+    np.testing.assert_array_equal(found["prediction"], loaded.predict(X))
+    np.testing.assert_allclose(
+        found[[f"p_{c}" for c in loaded.classes_]], loaded.predict_proba(X), atol=1e-12
+    )
+    np.testing.assert_allclose(found["trust"], loaded.in_distribution(X), atol=1e-12)
+    np.testing.assert_array_equal(found["verdict"], loaded.explain(X).verdict)
+    counts = json.loads(said.stdout)
+    assert counts["rows"] == len(table)
+    assert counts["out"] == (found["verdict"] == "out").sum()
+
+
+def test_far_rows_are_out(folder, model):
+    call("predict", model, folder / "far.csv", "-o", folder / "far_out.csv")
+    found = pd.read_csv(folder / "far_out.csv")
+    assert (found["verdict"] == "out").all()
+    assert found["trust"].max() < 0.01
+
+
+def test_evaluate(folder, model):
+    arguments = [model, folder / "test.csv", "--target", "grape", "--ood", folder / "far.csv"]
+    found = json.loads(call("evaluate", *arguments, "--json").stdout)
+    by_name = {(f["model"], f["rows"], f["metric"]): f["value"] for f in found["figures"]}
+    assert by_name["polycal", "out of distribution", "auroc"] == 1.0
+    assert by_name["polycal", "in distribution", "error"] < 0.3
+    assert ("parent", "in distribution", "ece") in by_name
+    assert "| polycal |" in call("evaluate", *arguments).stdout
+
+
+def test_report_explain_info(folder, model):
+    out = folder / "r.html"
+    call("report", model, folder / "test.csv", "--target", "grape", "-o", out)
+    assert "Verdict" in out.read_text()
+    found = json.loads(call("explain", model, folder / "far.csv", "--rows", 2, "--json").stdout)
+    (row,) = found["rows"]
+    assert row["row"] == 2
+    assert row["verdict"] == "out"
+    assert next(iter(row["surprise"])) == "proline"
+    text = call("explain", model, folder / "far.csv").stdout
+    assert text.count("row ") >= 10
+    facts = json.loads(call("info", model, "--json").stdout)
+    assert "alcohol" in facts["columns"]
+    assert "polytopes" in call("info", model).stdout
+
+
+def test_help_has_examples():
+    for command in ("fit", "predict", "evaluate", "report", "explain", "info", "reproduce"):
+        assert f"polycal {command}" in call(command, "--help").stdout
+    assert "Start here" in call("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "none.csv", "--target", "y", "-o", "m.polycal"], "there is no file"),
+        (["fit", "{f}/train.csv", "--target", "y", "-o", "{f}/x.polycal"], "'y' is no column"),
+        (["fit", "{f}/train.txt", "--target", "y", "-o", "{f}/x.polycal"], "must end in .csv"),
+        (
+            ["fit", "{f}/train.csv", "--target", "grape", "-o", "{f}/no/x.polycal"],
+            "does not exist",
+        ),
+        (
+            ["fit", "{f}/train.csv", "--target", "grape", "-o", "{f}/x", "--drop", "z"],
+            "--drop 'z' is no column",
+        ),
+        (
+            ["fit", "{f}/train.csv", "--target", "grape", "-o", "{f}/x", "--false-alarm", "low"],
+            "--false-alarm must be a number",
+        ),
+        (["predict", "{f}/none.polycal", "{f}/test.csv", "-o", "{f}/o.csv"], "none.polycal"),
+        (["predict", "{f}/test.csv", "{f}/test.csv", "-o", "{f}/o.csv"], "test.csv"),
+        (["predict", "{m}", "{f}/test.csv", "-o", "{f}/o.xlsx"], "must end in .csv"),
+        (["predict", "{m}", "{f}/short.csv", "-o", "{f}/o.csv"], "lacks the column"),
+        (["predict", "{m}", "{f}/words.csv", "-o", "{f}/o.csv"], "must hold numbers; row 1"),
+        (["predict", "{m}", "{f}/empty.csv", "-o", "{f}/o.csv"], "is empty"),
+        (["predict", "{m}", "{f}/head.csv", "-o", "{f}/o.csv"], "holds no rows"),
+        (["evaluate", "{m}", "{f}/test.csv", "--target", "y"], "'y' is no column"),
+        (["explain", "{m}", "{f}/test.csv", "--rows", "999"], "is beyond the"),
+        (["reproduce", "nothing"], "must name a study"),
+    ],
+)
+def test_errors_are_one_line(folder, model, arguments, message):
+    table = pd.read_csv(folder / "test.csv")
+    table.drop(columns="proline").to_csv(folder / "short.csv", index=False)
+    table.assign(proline=["1", "many", *["2"] * (len(table) - 2)]).to_csv(
+        folder / "words.csv", index=False
+    )
+    table[:0].to_csv(folder / "head.csv", index=False)
+    (folder / "empty.csv").write_text("")
+    (folder / "train.txt").write_text("x")
+    before = sorted(folder.iterdir())
+    result = call(*[a.format(f=folder, m=model) for a in arguments], code=2)
+    said = " ".join(result.stderr.split())
+    assert said.startswith("error: ")
+    assert message in said
+    assert "Traceback" not in result.output
+    assert sorted(folder.iterdir()) == before
+
+
+def test_output_is_whole_or_not_at_all(folder, model, monkeypatch):
+    out = folder / "whole.csv"
+    out.write_text("older")
+    plain, calls = _predict.predict_table, []
+
+    def fail_at_the_third(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return plain(*arguments)
+
+    monkeypatch.setattr(_predict, "predict_table", fail_at_the_third)
+    before = sorted(folder.iterdir())
+    call("predict", model, folder / "test.csv", "-o", out, "--rows-at-a-time", 5, code=130)
+    assert out.read_text() == "older"
+    assert sorted(folder.iterdir()) == before
+
+
+def test_ctrl_c_leaves_no_half_file(folder, model):
+    """The real signal, in a real process, between two pieces."""
+    big = pd.concat([pd.read_csv(folder / "test.csv")] * 400)
+    big.to_csv(folder / "big.csv", index=False)
+    out = folder / "big_out.csv"
+    command = "from polycal.cli import main; main()"
+    arguments = ["predict", model, folder / "big.csv", "-o", out, "--rows-at-a-time", "50"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    for _ in range(600):  # until it has begun to write
+        if list(folder.glob(".big_out*")) or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert b"Traceback" not in said
+    assert not out.exists()
+    assert not list(folder.glob(".big_out*"))
+
+
+def test_pieces_of_other_types_join(tmp_path):
+    """A column that is whole in one piece and not in the next is one column."""
+    writer = Writer(tmp_path / "x.parquet", ".parquet")
+    writer.write(pd.DataFrame({"a": [1.5, 2.0]}))
+    writer.write(pd.DataFrame({"a": [3, 4]}))
+    writer.close()
+    assert pd.read_parquet(tmp_path / "x.parquet")["a"].tolist() == [1.5, 2.0, 3.0, 4.0]
+
+
+def test_text_of_categories():
+    table = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": ["x", None, "y"], "c": [True, False, True]})
+    found = typed(table, ["a", "b", "c"])
+    assert found["a"].tolist() == ["1", None, "3"]
+    assert found["b"].tolist() == ["x", None, "y"]
+    assert found["c"].tolist() == ["True", "False", "True"]
+
+
+def test_whole_file_needs_a_folder(tmp_path):
+    with pytest.raises(ValueError, match="does not exist"), whole_file(tmp_path / "no" / "x.csv"):
+        pass
