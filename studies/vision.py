@@ -1,0 +1,416 @@
+"""CIFAR-10, CIFAR-100 and SVHN, each in distribution once (Tables 1 and 2 of the paper).
+
+python -m studies.vision --device cuda [--minutes 9] [--ids cifar10] [--encoders lite0 resnet18]
+
+An image classifier is trained on 90 % of the training images of one set; the other 10 % calibrate
+every method alike. It is judged on the set's test images, and on three sets that it has never
+seen: the other two, and uniform noise. KDN is fitted on the encoder's embeddings, once for each
+set and seed, with one setting for all of them.
+
+A cell of stage "train" trains by one loss and keeps the model and what it makes of every image in
+the store (a folder beside the data cache, or --store); a cell of stage "score" judges one method
+from there, on any machine. The cells come in the order of their worth, so --minutes cuts off the
+least of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.model_selection import train_test_split
+
+from benchmarks._protocol import SMALLEST
+from polycal import PAPER, GeodesicCalibrator, TorchParent
+from polycal.metrics import (
+    auroc,
+    expected_calibration_error,
+    fpr_at_tpr,
+    mean_max_confidence_on_errors,
+    ood_calibration_error,
+)
+
+from . import _scores, images
+from ._encoders import RECIPES, Recipe, make_head, make_model
+from ._runner import Cell, Options, Study, cell_name, main, write_atomically
+from ._tabular import recalibrator
+from ._training import LOSSES, Images, read, to_pixels, train
+from ._vision_report import draw
+from .data import cache
+
+IDS = ("cifar10", "cifar100", "svhn")
+ENCODERS = ("lite0", "resnet18")
+CALIBRATION_SHARE = 0.1
+N_NOISE = 10_000
+KDN = {"kdn": {}, "kdn PAPER": PAPER}
+RECALIBRATED = ("isotonic", "sigmoid", "temperature")
+DETECTORS = ("energy", "mahalanobis", "knn")
+METHODS = ("parent", *KDN, *RECALIBRATED, "odin", *DETECTORS)
+BATCH = 8192  # rows of embeddings in one pass of the head
+
+
+# ------------------------------------------------------------------------- cells
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ids", nargs="+", choices=IDS, default=list(IDS))
+    parser.add_argument("--encoders", nargs="+", choices=[*RECIPES], default=None)
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
+    parser.add_argument("--store", type=Path, help="folder of trained models and their outputs")
+    parser.add_argument("--compile", action="store_true", help="train by torch.compile")
+    parser.add_argument("--share", type=float, default=1.0, help="of the images that training sees")
+
+
+def chosen_encoders(options: Options) -> list[str]:
+    return options.extra.get("encoders") or (["tiny"] if options.quick else list(ENCODERS))
+
+
+def recipe_of(encoder: str, options: Options) -> Recipe:
+    recipe = RECIPES[encoder]
+    return replace(recipe, images=round(recipe.images * options.extra.get("share", 1.0)))
+
+
+def settings(options: Options) -> dict:
+    return {
+        # All of them, so that choosing encoders does not make other cells of the same ones.
+        "recipes": {name: asdict(recipe_of(name, options)) for name in RECIPES},
+        "calibration": CALIBRATION_SHARE,
+        "noise": N_NOISE,
+    }
+
+
+def cells(options: Options) -> list[Cell]:
+    """Seed 0 before the others, the first encoder before the second, cross-entropy first."""
+    encoders, losses = chosen_encoders(options), options.extra.get("losses", LOSSES)
+    runs = [
+        (rep, encoder, loss)
+        for rep in options.repeat(3)
+        for encoder in encoders
+        for loss in losses
+        # The other losses are the paper's baselines: one encoder is enough for them.
+        if encoder == encoders[0] or loss == "cross-entropy"
+    ]
+    runs.sort(key=lambda r: (r[0] > 0, r[0] > 0 and r[2] != "cross-entropy", r[1] != encoders[0]))
+    found = []
+    for rep, encoder, loss in runs:
+        for name in options.extra.get("ids", IDS):
+            key = {"id": name, "encoder": encoder}
+            found.append({"stage": "train", **key, "method": loss, "rep": rep})
+            methods = METHODS if loss == "cross-entropy" else (loss,)
+            found += [{"stage": "score", **key, "method": m, "rep": rep} for m in methods]
+    return found
+
+
+def run(cell: Cell, options: Options) -> list[dict]:
+    return (run_training if cell["stage"] == "train" else run_score)(cell, options)
+
+
+# -------------------------------------------------------------------------- data
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The images of one ID set, cut, and those of every test set."""
+
+    fit: tuple[NDArray, NDArray]
+    cal: tuple[NDArray, NDArray]
+    tests: dict[str, NDArray]
+    n_classes: int
+
+
+_read_sets: dict[tuple, Any] = {}
+
+
+def _set(name: str, options: Options) -> tuple[NDArray, NDArray]:
+    """A set as it is read once in a process."""
+    key = name, options.quick, options.data
+    if key not in _read_sets:
+        make = toy_set if options.quick else images.read
+        _read_sets[key] = make(name, cache(options.data))
+    return _read_sets[key]
+
+
+def toy_set(name: str, folder: Path | None = None) -> tuple[NDArray, NDArray]:
+    """Gratings that stand for a set in ``--quick``: a class is a direction, a set a frequency."""
+    which, part = name.split("_")
+    n, seed = (480, 0) if part == "train" else (150, 1)
+    rng = np.random.default_rng([seed, IDS.index(which)])
+    y = np.arange(n) % 4
+    angle, phase = y * np.pi / 4, rng.uniform(0, 2 * np.pi, n)
+    place = np.arange(images.SIDE)
+    wave = np.cos(angle)[:, None, None] * place[:, None] + np.sin(angle)[:, None, None] * place
+    wave = np.sin(wave * (0.5 + 0.6 * IDS.index(which)) + phase[:, None, None])
+    x = 128 + 60 * wave[..., None] + rng.normal(0, 20, (n, images.SIDE, images.SIDE, 3))
+    return x.clip(0, 255).astype(np.uint8), y
+
+
+def split_seed(cell: Cell, options: Options) -> int:
+    """The same rows to fit and to calibrate for every encoder, loss and method."""
+    return options.seed_of(id=cell["id"], rep=cell["rep"])
+
+
+def make_problem(cell: Cell, options: Options) -> Problem:
+    x, y = _set(f"{cell['id']}_train", options)
+    fit, held = train_test_split(
+        np.arange(len(y)),
+        test_size=CALIBRATION_SHARE,
+        stratify=y,
+        random_state=split_seed(cell, options),
+    )
+    tests = {name: _set(f"{name}_test", options)[0] for name in IDS}
+    n_noise = N_NOISE if not options.quick else 150
+    tests["noise"] = images.noise(n_noise, split_seed(cell, options))
+    return Problem((x[fit], y[fit]), (x[held], y[held]), tests, int(y.max()) + 1)
+
+
+# ------------------------------------------------------------------------- store
+
+
+def place_of(cell: Cell, options: Options, loss: str) -> Path:
+    """Where a training leaves its files."""
+    root = options.extra.get("store") or cache(options.data) / "vision_store"
+    key = {"id": cell["id"], "encoder": cell["encoder"], "loss": loss, "rep": cell["rep"]}
+    return root / (cell_name(key) + "-quick" * options.quick)
+
+
+def keep(place: Path, name: str, arrays: dict[str, NDArray]) -> None:
+    """Arrays as float16 (labels as they are), the whole file or none."""
+    small = {k: v.astype(np.float16) if v.dtype.kind == "f" else v for k, v in arrays.items()}
+    part = place / f"{name}.part"
+    with open(part, "wb") as file:
+        np.savez(file, **small)
+    part.replace(place / name)
+
+
+def load(place: Path, name: str, *keys: str) -> dict[str, NDArray]:
+    """Arrays that a training left, as float32."""
+    if not (place / name).exists():
+        raise FileNotFoundError(
+            f"{place / name} is not there: run its cell of stage train first (delete that cell's "
+            "file if it ran on another machine), or name the right --store"
+        )
+    with np.load(place / name, allow_pickle=False) as arrays:
+        found = {k: arrays[k] for k in keys or arrays.files}
+    return {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in found.items()}
+
+
+# ---------------------------------------------------------------------- training
+
+
+def device_name(device: str) -> str:
+    return torch.cuda.get_device_name() if device.startswith("cuda") else "CPU"
+
+
+def run_training(cell: Cell, options: Options) -> list[dict]:
+    """Train, read every set, and leave both in the store."""
+    problem, loss, device = make_problem(cell, options), cell["method"], options.device
+    place = place_of(cell, options, loss)
+    place.mkdir(parents=True, exist_ok=True)
+    seed = options.seed_of(**cell)
+    rows = Images.put(*problem.fit, device)
+    outliers = None
+    if loss == "oe":
+        aside = (
+            problem.tests["noise"] if options.quick else images.read_outliers(cache(options.data))
+        )
+        outliers = to_pixels(aside, device)
+    model = make_model(cell["encoder"], problem.n_classes, seed=seed)
+    start = _now(device)
+    train(
+        model,
+        rows,
+        recipe_of(cell["encoder"], options),
+        loss=loss,
+        outliers=outliers,
+        flip=cell["id"] != "svhn",
+        seed=seed,
+        compiled=options.extra.get("compile", False),
+    )
+    seconds = {"train": _now(device) - start}
+    part = place / "model.pt.part"
+    torch.save(model.state_dict(), part)
+    part.replace(place / "model.pt")
+
+    embeddings, logits = {}, {}
+    pixels = {"cal": problem.cal[0], **problem.tests}
+    whole = loss == "cross-entropy"  # the parent: other methods start from its embeddings
+    if whole:
+        read(model, rows.x[:1000])  # the first pass chooses its algorithms
+        start = _now(device)
+        embeddings["fit"], logits["fit"] = read(model, rows.x)
+        # For as many images as KDN is fitted on: those to fit and those to calibrate.
+        seconds["forward"] = (_now(device) - start) * (1 + len(problem.cal[0]) / len(rows.x))
+    for name, x in pixels.items():
+        embeddings[name], logits[name] = read(model, to_pixels(x, device))
+    if whole:
+        start = _now(device)
+        moved = to_pixels(pixels["cal"], device)
+        magnitude = _scores.choose_magnitude(model, moved)
+        for name in problem.tests:
+            found = _scores.odin_logits(model, to_pixels(pixels[name], device), [magnitude])
+            logits[f"odin {name}"] = found[0]
+        seconds["odin"] = _now(device) - start
+        keep(place, "embeddings.npz", embeddings)
+    labels = {"y fit": problem.fit[1], "y cal": problem.cal[1]}
+    keep(place, "logits.npz", logits | labels)
+    y_test = _set(f"{cell['id']}_test", options)[1]
+    correct = float((logits[cell["id"]].argmax(axis=1) == y_test).mean())
+    made = {"accuracy": correct, "device": device_name(device), "seconds": seconds}
+    write_atomically(place / "training.json", json.dumps(made))
+    found = [{"metric": f"{name} seconds", "value": value} for name, value in seconds.items()]
+    found.append({"metric": "accuracy", "value": correct})
+    if whole:
+        found.append({"metric": "odin magnitude", "value": magnitude})
+    return [{**row, "machine": device_name(device)} for row in found]
+
+
+def _now(device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+# ----------------------------------------------------------------------- methods
+
+
+def run_score(cell: Cell, options: Options) -> list[dict]:
+    """The figures of one method, from what a training left."""
+    method, name = cell["method"], cell["id"]
+    loss = method if method in LOSSES else "cross-entropy"
+    place = place_of(cell, options, loss)
+    y_test = _set(f"{name}_test", options)[1]
+    labels = load(place, "logits.npz", "y fit", "y cal")
+    priors = np.bincount(labels["y fit"]) / len(labels["y fit"])
+    others = [other for other in (*IDS, "noise") if other != name]
+    P: dict[str, NDArray] | None
+    extra: list[dict] = []
+    if method in KDN:
+        P, scores, extra = run_kdn(cell, options, place, labels, (name, *others))
+    elif method in DETECTORS:
+        P, scores = None, detector_scores(method, options, place, labels, (name, *others))
+    else:
+        P, scores = probabilities(method, place, labels, (name, *others))
+    rows = []
+    if P is not None:
+        rows += in_distribution_figures(P[name], y_test)
+        rows += [
+            {"metric": "oce", "ood": o, "value": ood_calibration_error(P[o], priors)}
+            for o in others
+        ]
+    for label, found in scores.items():
+        for o in others:
+            pair = found[name], found[o]
+            rows.append({"metric": "auroc", "score": label, "ood": o, "value": auroc(*pair)})
+            rows.append({"metric": "fpr", "score": label, "ood": o, "value": fpr_at_tpr(*pair)})
+    return rows + extra
+
+
+def in_distribution_figures(P: NDArray, y: NDArray) -> list[dict]:
+    own = np.maximum(P[np.arange(len(y)), y], SMALLEST)
+    found = {
+        "accuracy": float((P.argmax(axis=1) == y).mean()),
+        "ece": expected_calibration_error(y, P),
+        "confidence on errors": mean_max_confidence_on_errors(y, P),
+        "log_loss": float(-np.log(own).mean()),
+    }
+    return [{"metric": metric, "value": value} for metric, value in found.items()]
+
+
+def probabilities(
+    method: str, place: Path, labels: dict, names: tuple[str, ...]
+) -> tuple[dict[str, NDArray], dict[str, dict[str, NDArray]]]:
+    """Of the network itself, of a recalibrator, or of ODIN; the score is their maximum."""
+    prefix = "odin " if method == "odin" else ""
+    logits = load(place, "logits.npz", "cal", *(prefix + name for name in names))
+    P = {name: softmax(logits[prefix + name].astype(float), axis=1) for name in names}
+    scores = {name: p.max(axis=1) for name, p in P.items()}
+    if method in RECALIBRATED:
+        P_cal = softmax(logits["cal"].astype(float), axis=1)
+        change = recalibrator(method, P_cal, labels["y cal"])
+        P = {name: change(p) for name, p in P.items()}
+        scores = {name: p.max(axis=1) for name, p in P.items()}
+    elif method == "odin":
+        # The temperature of 1000 is for the score: as a probability it is uniform everywhere.
+        scores = {name: _scores.odin_score(logits[prefix + name]) for name in names}
+    return P, {"confidence" if method != "odin" else "odin": scores}
+
+
+def detector_scores(
+    method: str, options: Options, place: Path, labels: dict, names: tuple[str, ...]
+) -> dict[str, dict[str, NDArray]]:
+    if method == "energy":
+        logits = load(place, "logits.npz", *names)
+        return {method: {name: _scores.energy(logits[name]) for name in names}}
+    rows = load(place, "embeddings.npz", "fit", *names)
+    if method == "mahalanobis":
+        score: Any = _scores.Mahalanobis(rows["fit"], labels["y fit"])
+    else:
+        k = min(_scores.NEIGHBOUR, len(rows["fit"]))
+        score = _scores.Neighbours(rows["fit"], k, options.device)
+    return {method: {name: score(rows[name]) for name in names}}
+
+
+def run_kdn(
+    cell: Cell, options: Options, place: Path, labels: dict, names: tuple[str, ...]
+) -> tuple[dict[str, NDArray], dict[str, dict[str, NDArray]], list[dict]]:
+    """polycal on the kept embeddings; the head is all that it needs of the network."""
+    setting, device = KDN[cell["method"]], options.device
+    rows = load(place, "embeddings.npz")
+    state = torch.load(place / "model.pt", map_location="cpu", weights_only=True)
+    weights = {k.removeprefix("head."): v for k, v in state.items() if k.startswith("head.")}
+    hidden = tuple(v.shape[0] for k, v in weights.items() if k.endswith("weight"))[:-1]
+    head = make_head(rows["fit"].shape[1], int(labels["y fit"].max()) + 1, hidden)
+    head.load_state_dict(weights)
+    head.to(device).eval()
+    _compile_kernels(setting, device)
+    n_jobs = 8 if device.startswith("cuda") else None
+    model = GeodesicCalibrator(kept_parent(head, device), **setting, n_jobs=n_jobs)
+    start = _now(device)
+    model.fit(rows["fit"], labels["y fit"], X_cal=rows["cal"], y_cal=labels["y cal"])
+    fitted = _now(device)
+    P = {names[0]: model.predict_proba(rows[names[0]])}
+    answered = _now(device)
+    P |= {name: model.predict_proba(rows[name]) for name in names[1:]}
+    log_f = {name: model.score_samples(rows[name]) for name in names}
+    confidence = {name: p.max(axis=1) for name, p in P.items()}
+    seconds = {"fit": fitted - start, "predict": answered - fitted}
+    extra = [
+        {"metric": f"kdn {k} seconds", "value": v, "machine": device_name(device)}
+        for k, v in seconds.items()
+    ]
+    extra += [
+        {"metric": "polytopes", "value": len(model.polytopes_)},
+        {"metric": "gamma", "value": model.gamma_},
+        {"metric": "false alarms", "value": float((log_f[names[0]] < model.log_floor_).mean())},
+    ]
+    return P, {"density": log_f, "confidence": confidence}, extra
+
+
+def kept_parent(head: torch.nn.Module, device: str) -> TorchParent:
+    """A head as the parent of embeddings that are there already."""
+    nothing = torch.nn.Identity()
+    parent = TorchParent(encoder=nothing, head=head, device=device, batch_size=BATCH)
+    return parent.on_embeddings()
+
+
+def _compile_kernels(setting: dict, device: str) -> None:
+    """A toy first, so that no time measures Numba's compiler."""
+    X = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)
+    y = np.arange(80) % 2
+    head = make_head(4, 2, (4, 4)).to(device)
+    toy = GeodesicCalibrator(kept_parent(head, device), **setting)
+    toy.fit(X[:40], y[:40], X_cal=X[40:], y_cal=y[40:]).predict_proba(X)
+
+
+STUDY = Study("vision", __doc__.splitlines()[0], cells, run, draw, settings, add_flags)
+
+if __name__ == "__main__":
+    raise SystemExit(main(STUDY))
