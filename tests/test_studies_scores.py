@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -142,13 +144,11 @@ def test_every_loss_learns_and_keeps_its_promise(loss):
     rows = toy_rows()
     model = make_model("tiny", 3, seed=0)
     outliers = torch.full((20, 3, 32, 32), 20, dtype=torch.uint8)
-    _training.train(model, rows, RECIPE, loss=loss, outliers=outliers, flip=False, seed=1)
+    recipe = replace(RECIPE, images=3 * RECIPE.images)  # enough for any rounding
+    _training.train(model, rows, recipe, loss=loss, outliers=outliers, flip=False, seed=1)
     assert not model.training
     embeddings, logits = _training.read(model, rows.x, batch=50)
-    # The dual focal loss leaps up where the label overtakes the class before it, so that with
-    # three classes one of them may stay behind.
-    enough = 0.6 if loss == "dual focal" else 0.95
-    assert (logits.argmax(axis=1) == rows.y.numpy()).mean() > enough
+    assert (logits.argmax(axis=1) == rows.y.numpy()).mean() > 0.95
     assert_allclose(model.head(torch.tensor(embeddings)).detach(), logits, atol=1e-4)
     confidence = _scores.max_softmax(logits).mean()
     if loss == "oe":
