@@ -1,5 +1,5 @@
 # Two commands do everything on a machine that has Python 3.11+ and make:
-#   make demo   the main job: a table and a figure on digits and Gaussian XOR
+#   make demo   the main job: a table, a figure and a report on digits and Gaussian XOR
 #   make test   lint, format, types, tests, and the README's own code
 
 PYTHON ?= python3

@@ -1,6 +1,6 @@
-"""polycal in two minutes: digits and Gaussian XOR, one table and one figure.
+"""polycal in two minutes: digits and Gaussian XOR, one table, one figure and one report.
 
-python examples/demo.py [--out demo.png]
+python examples/demo.py [--out demo.png] [--report demo.html]
 
 Every method calibrates the same random forest on the same rows. Features are scaled by the
 largest l2 norm of the training rows, so points at radius 1 and beyond are out of
@@ -22,7 +22,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from tqdm import tqdm
 
-from polycal import PAPER, GeodesicCalibrator
+from polycal import PAPER, GeodesicCalibrator, report
 from polycal.metrics import (
     expected_calibration_error,
     mean_max_confidence,
@@ -129,6 +129,7 @@ def draw(models, X, y, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("demo.png"), help="the figure's path")
+    parser.add_argument("--report", type=Path, default=Path("demo.html"), help="its path")
     args = parser.parse_args()
     tables = []
     with tqdm(total=12, desc="models", unit="model") as bar:
@@ -145,6 +146,10 @@ def main() -> None:
     draw(models, X, y, args.out)
     print(f"\nLower is better everywhere; OCE is measured on spheres of radius {RADII}.")
     print(f"Figure: {args.out}")
+    circle = sample_sphere(300, 2, 2, random_state=0)
+    title = "Gaussian XOR, with points at twice the distance of the farthest row"
+    report(models["polycal"], X_test, y_test, circle, args.report, title=title)
+    print(f"Report on polycal's model, for a browser: {args.report.resolve()}")
     print("Next: the ten lines in README.md, with your own X and y.")
 
 

@@ -13,6 +13,7 @@ import pytest
 from conftest import small_forest, small_network
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
@@ -276,3 +277,14 @@ def test_public_names():
     expected += ["TorchParent", "Evaluation", "evaluate", "Explanation", "report"]
     expected += ["ModelFileError", "load"]
     assert sorted(polycal.__all__) == sorted([*expected, "metrics", "plotting", "simulations"])
+
+
+def test_verbose_may_change_after_fit(capsys):
+    """A model that was fitted with bars answers without, and the other way round."""
+    X, y = load_iris(return_X_y=True)
+    model = KernelDensityForest(20, random_state=0, verbose=1).fit(X, y)
+    capsys.readouterr()
+    model.set_params(verbose=0).predict_proba(X)
+    assert capsys.readouterr().err == ""
+    model.set_params(verbose=1).predict_proba(X)
+    assert "nearest polytopes" in capsys.readouterr().err

@@ -165,7 +165,7 @@ def _look(
         ]
     chosen = np.sort(order)
     seen = reading.take(chosen).seen
-    place = model._landscape
+    place = model._place
     k = min(NEIGHBOURS, len(model.polytopes_))
     index = place.nearest(reading.modes[chosen], encoded[chosen], fill=True).index[:, :k]
     # By itself, because a search by Euclidean distance does not bring it.

@@ -85,6 +85,7 @@ def fit(
         model, facts = fit_table(
             table, target, parent.value, drop or [], weight, level, seed, jobs, not as_json
         )
+        model.verbose = 0  # the bars were for this fit
         model.save(output)
     facts = {"model": str(output), **facts}
     if as_json:
@@ -128,7 +129,7 @@ def evaluate(
         )
     if as_json:
         return _print_json({"level": found.level, "figures": [f._asdict() for f in found.figures]})
-    out.print(found.to_markdown(), markup=False)
+    print(found.to_markdown())
 
 
 @app.command(epilog="polycal report m.polycal test.csv --target label -o report.html")
@@ -176,7 +177,7 @@ def explain(
     if as_json:
         return _print_json({"rows": found})
     for line in found:
-        out.print(line["text"], markup=False)
+        print(line["text"])
 
 
 @app.command(epilog="polycal info m.polycal --json")

@@ -298,6 +298,12 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     # -------------------------------------------------------------- queries
 
+    @property
+    def _place(self) -> Landscape:
+        """The landscape, for queries with the present ``n_jobs`` and ``verbose``."""
+        effort = Effort(self.n_jobs, self.verbose)
+        return replace(self._landscape, settings=replace(self._landscape.settings, effort=effort))
+
     def _query(self, X: Any) -> tuple[Reading, NDArray]:
         """New rows as the parent reads them, and encoded."""
         check_is_fitted(self, "polytopes_")
@@ -317,7 +323,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _alpha_and_log_posterior(self, X: Any) -> tuple[NDArray, NDArray]:
         reading, values = self._query(X)
-        place, modes = self._landscape, reading.modes
+        place, modes = self._place, reading.modes
         near = place.nearest(modes, values, gamma=self.gamma_)
         alpha = self._gate.alpha(self._gate.log_f(values, near, place.density))
         kernel = None
@@ -344,7 +350,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def score_samples(self, X: Any) -> NDArray:
         """log f of each row: higher means more in distribution."""
         reading, values = self._query(X)
-        near = self._landscape.nearest(reading.modes, values)
+        near = self._place.nearest(reading.modes, values)
         return self._gate.log_f(values, near, self._landscape.density)
 
     def in_distribution(self, X: Any) -> NDArray:
@@ -362,7 +368,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if k > len(self.polytopes_):
             raise ValueError(f"k must be at most {len(self.polytopes_)}, the polytopes; got {k}.")
         reading, values = self._query(X)
-        place, effort = self._landscape, self._landscape.settings.effort
+        place = self._place
+        effort = place.settings.effort
         if self.distance == "euclidean":
             _, index = euclidean_nearest(values, place.density, k, effort)
             return pair_similarity(reading.modes, self.polytopes_.modes, index, effort), index
@@ -381,7 +388,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             training rows; and how surprising each feature is there.
         """
         reading, values = self._query(X)
-        place = self._landscape
+        place = self._place
         # Also where nothing agrees (K = 0), there is a polytope to compare with.
         near = place.nearest(reading.modes, values, fill=True)
         log_f = self._gate.log_f(values, near, place.density)
@@ -411,5 +418,5 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def similarity(self, X: Any, Y: Any) -> NDArray:
         """Geodesic kernel K between the rows of X and of Y, shape (n_X, n_Y)."""
         left, right = self._query(X)[0].modes, self._query(Y)[0].modes
-        effort = self._landscape.settings.effort
+        effort = self._place.settings.effort
         return build_index(right, effort.device).similarity(left, effort)
