@@ -1,6 +1,7 @@
 # Two commands do everything on a machine that has Python 3.11+ and make:
 #   make demo   the main job: a table, a figure and a report on digits and Gaussian XOR
 #   make test   lint, format, types, tests, and the README's own code
+#   make docs   the site, in docs/_build/html; a warning is an error
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TOOLS := $(VENV)/.installed-for-tests
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -33,5 +34,10 @@ $(TOOLS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --group test --group parents --group lint
 	touch $@
 
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/_build docs/generated $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ import polycal
 from polycal.estimators._base import BaseCalibrator
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/recipes.md", "docs/gallery.md"]
+PAGES = ["README.md", "docs/start.md", "docs/recipes.md", "docs/gallery.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

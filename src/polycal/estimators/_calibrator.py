@@ -96,7 +96,7 @@ class GeodesicCalibrator(BaseCalibrator):
         Weights of the parent's (first row) and the kernel's probability p in the pool, which
         sees it as log p, -log(1 - p) and p.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str
         Only when X had string column names.
 
     Notes

@@ -25,7 +25,7 @@ def expected_calibration_error(
     """Mean gap between confidence and accuracy over bins of confidence (ECE).
 
     The confidence c_i is the highest probability of row i, and a_i is 1 if that class is the
-    true one, else 0. With B_r the rows of bin r,
+    true one, else 0. With B_r the rows of bin r::
 
         ECE = sum_r |B_r|/n |mean of c over B_r - mean of a over B_r|
             = 1/n sum_r |sum over B_r of (c_i - a_i)|.
@@ -55,8 +55,8 @@ def expected_calibration_error(
     Guarantees: each row is in exactly one bin; the order of rows does not matter, nor does that of
     classes unless two share the highest probability; a row of weight 2 counts as two.
 
-    Edge cases: an empty bin adds nothing; one bin gives |mean confidence - accuracy|; a confidence
-    on an edge belongs to the bin that it closes, where r/R is the nearest float; if all
+    Edge cases: an empty bin adds nothing; one bin gives ``|mean confidence - accuracy|``; a
+    confidence on an edge belongs to the bin that it closes, where r/R is the nearest float; if all
     confidences are equal, "mass" has one bin that is not empty.
 
     The value of a finite sample is above 0 even for a perfect model:
@@ -80,7 +80,8 @@ def classwise_calibration_error(
 ) -> float:
     """Mean over classes of the gap between probability and frequency, over bins of probability.
 
-    Every column of P counts, not only the highest. With B_rk the rows whose P_ik is in bin r,
+    Every column of P counts, not only the highest. With B_rk the rows whose P_ik is in bin
+    r::
 
         1/K sum_k sum_r |B_rk|/n |mean of P_ik over B_rk - share of class k in B_rk|.
 

@@ -62,8 +62,8 @@ def calibration_error_interval(
 
     Notes
     -----
-    *value* V is the plain error, sum_r |G_r|, where G_r sums the gaps (probability minus outcome)
-    of bin r, each with its share of the weight.
+    *value* V is the plain error, ``sum_r |G_r|``, where G_r sums the gaps (probability minus
+    outcome) of bin r, each with its share of the weight.
 
     *debiased* D is cross-fitted: halve the rows at random; in each bin one half says which sign
     the gap has, the other how large it is; both ways, and the mean over ``n_rounds`` halvings. If

@@ -82,7 +82,7 @@ def ood_calibration_error(
 ) -> float:
     """Mean distance between the highest probability and the highest true prior (OCE).
 
-    OCE = 1/n sum_i | max_y P_iy - max_y prior_y |, over rows that are out of distribution.
+    ``OCE = 1/n sum_i | max_y P_iy - max_y prior_y |``, over rows that are out of distribution.
 
     Parameters
     ----------

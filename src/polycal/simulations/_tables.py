@@ -244,7 +244,7 @@ def make_trunk(
         p(x | 0) = N(x; mu, I),    p(x | 1) = N(x; -mu, I)
         P(Y = 0 | x) = 1 / (1 + exp(-2 mu . x))
 
-    The smallest possible error is Phi(-|mu|), 0.16 for one feature and 0.044 for ten.
+    The smallest possible error is ``Phi(-|mu|)``, 0.16 for one feature and 0.044 for ten.
 
     Parameters
     ----------
