@@ -172,7 +172,7 @@ def _look(
     similarity = pair_similarity(
         reading.modes[chosen], model.polytopes_.modes, index, place.settings.effort
     )
-    members = _members(place.owner, place.ids, index)
+    members = place.members(index)
     show = _Shown(model, seen)
     detail = []
     for i, row in enumerate(chosen):
@@ -209,13 +209,6 @@ def _look(
             }
         )
     return RowSet(name, proba, reading.proba, why, detail)
-
-
-def _members(owner: NDArray, ids: NDArray, polytopes: NDArray) -> dict[int, NDArray]:
-    """Training rows of each of some polytopes."""
-    order = np.argsort(owner, kind="stable")
-    first = np.searchsorted(owner[order], np.arange(owner.max() + 2))
-    return {int(r): ids[order[first[r] : first[r + 1]]] for r in np.unique(polytopes)}
 
 
 class _Shown:

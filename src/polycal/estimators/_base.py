@@ -398,8 +398,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             similarity = pair_similarity(
                 reading.modes, self.polytopes_.modes, near.index[:, :1], place.settings.effort
             )[:, 0]
-        order = np.argsort(place.owner, kind="stable")
-        first = np.searchsorted(place.owner[order], np.arange(len(place.polytopes) + 1))
+        members = place.members(nearest)
         return Explanation.judge(
             log_f,
             self._familiar,
@@ -408,7 +407,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             similarity=similarity,
             polytope=nearest,
             counts=self.polytopes_.counts[nearest],
-            rows=[place.ids[order[first[r] : first[r + 1]]] for r in nearest],
+            rows=[members[r] for r in nearest],
             surprise=surprises(values, nearest, place.density, place.table),
             features=self._parent.feature_names(
                 reading.seen, getattr(self, "feature_names_in_", None)

@@ -121,6 +121,12 @@ class Landscape:
             near = self.kernel.evidence.index.nearest(modes, X, search, s.effort)
         return near if own is None else _without_own(near, own, wanted)
 
+    def members(self, polytopes: NDArray) -> dict[int, NDArray]:
+        """Training rows of each of some polytopes, as places in what the user gave."""
+        order = np.argsort(self.owner, kind="stable")
+        first = np.searchsorted(self.owner[order], np.arange(len(self.polytopes) + 1))
+        return {int(r): self.ids[order[first[r] : first[r + 1]]] for r in np.unique(polytopes)}
+
     def without_labels(self, stored: NDArray, rows: Rows) -> Landscape:
         """The same without the labels of some rows, whose places in the evidence are given."""
         evidence = self.kernel.evidence.without(stored, rows.y, rows.weight)
