@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import polycal
 from polycal.cli import _predict
 from polycal.cli._app import app
-from polycal.cli._tables import Writer, typed, whole_file
+from polycal.cli._tables import Writer, typed
 
 runner = CliRunner()
 
@@ -162,6 +162,7 @@ def test_help_has_examples():
         (["predict", "{f}/none.polycal", "{f}/test.csv", "-o", "{f}/o.csv"], "none.polycal"),
         (["predict", "{f}/test.csv", "{f}/test.csv", "-o", "{f}/o.csv"], "test.csv"),
         (["predict", "{m}", "{f}/test.csv", "-o", "{f}/o.xlsx"], "must end in .csv"),
+        (["predict", "{m}", "{f}/test.csv", "-o", "{f}/no/o.csv"], "does not exist"),
         (["predict", "{m}", "{f}/short.csv", "-o", "{f}/o.csv"], "lacks the column"),
         (["predict", "{m}", "{f}/words.csv", "-o", "{f}/o.csv"], "must hold numbers; row 1"),
         (["predict", "{m}", "{f}/empty.csv", "-o", "{f}/o.csv"], "is empty"),
@@ -246,8 +247,3 @@ def test_text_of_categories():
     assert found["a"].tolist() == ["1", None, "3"]
     assert found["b"].tolist() == ["x", None, "y"]
     assert found["c"].tolist() == ["True", "False", "True"]
-
-
-def test_whole_file_needs_a_folder(tmp_path):
-    with pytest.raises(ValueError, match="does not exist"), whole_file(tmp_path / "no" / "x.csv"):
-        pass

@@ -16,6 +16,7 @@ LAYERS = {
     "_table": 0,
     "_sklearn_compat": 0,
     "_blocks": 0,
+    "_files": 0,
     "parents": 1,
     "kernels": 1,
     "metrics": 2,

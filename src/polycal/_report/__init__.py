@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from .._files import whole_file
 from .._validation import count
 from ..estimators import BaseCalibrator
 from ._findings import Findings
@@ -52,8 +52,7 @@ def report(
 
     Examples
     --------
-    >>> import tempfile
-    >>> from sklearn.datasets import load_iris
+    >>>     >>> from sklearn.datasets import load_iris
     >>> from polycal import KernelDensityForest, report
     >>> X, y = load_iris(return_X_y=True)
     >>> model = KernelDensityForest(50, random_state=0).fit(X[::2], y[::2])
@@ -76,20 +75,6 @@ def report(
             f"path is in the folder {str(path.parent)!r}, which does not exist. Make it first."
         )
     found = Findings.of(model, X, y, X_ood, max_rows, random_state)
-    _write(path, page(found, title or found.name))
+    with whole_file(path) as part:
+        part.write_text(page(found, title or found.name), encoding="utf-8")
     return path
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -9,8 +9,9 @@ import numpy as np
 from tqdm import tqdm
 
 from .._explanation import EDGE, INSIDE, OUTSIDE
+from .._files import whole_file
 from .._optional import optional
-from ._tables import Writer, features_of, kind_of, read_pieces, whole_file
+from ._tables import Writer, check_output, features_of, kind_of, read_pieces
 
 
 def predict_file(
@@ -18,6 +19,7 @@ def predict_file(
 ) -> dict[str, Any]:
     """Write the predictions; returns what to say of them."""
     kind = kind_of(output)
+    check_output(output)
     total = 0
     verdicts = dict.fromkeys((INSIDE, EDGE, OUTSIDE), 0)
     with (

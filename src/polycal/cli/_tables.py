@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -132,18 +130,6 @@ def same_type(column: Any, classes: NDArray) -> NDArray:
     if column.isna().any():
         raise ValueError(f"the label is missing in {int(column.isna().sum())} row(s). Drop them.")
     return _as_text(column).to_numpy(dtype=str) if classes.dtype.kind in "UO" else column.to_numpy()
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write to; it becomes ``path`` when all went well, and vanishes otherwise."""
-    check_output(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 class Writer:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._files import whole_file
 from ._checksum import PIECE, Checksum, pieces
 from ._errors import (
     AlteredFileError,
@@ -73,22 +72,13 @@ def write(path: str | os.PathLike, manifest: dict[str, Any], arrays: dict[str, N
         )
     head = len(header).to_bytes(8, "little") + header
     buffers = [np.ravel(array).view(np.uint8) for _, array in ordered if array.size]
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file, Checksum() as checksum:
-            file.write(head)
-            for piece in pieces(buffers):
-                checksum.add(piece)
-                file.write(piece.data)
-            file.seek(0)
-            file.write(head.replace(NO_SUM.encode(), checksum.hex(head).encode(), 1))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-    _sync_folder(path.parent)
+    with whole_file(path) as part, open(part, "xb") as file, Checksum() as checksum:
+        file.write(head)
+        for piece in pieces(buffers):
+            checksum.add(piece)
+            file.write(piece.data)
+        file.seek(0)
+        file.write(head.replace(NO_SUM.encode(), checksum.hex(head).encode(), 1))
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, NDArray]]:
@@ -208,13 +198,3 @@ def _unsummed(raw: bytes) -> bytes:
     mark = b'"checksum":"'
     place = raw.find(mark) + len(mark)
     return raw[:place] + NO_SUM.encode() + raw[place + len(NO_SUM) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename last through a loss of power, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
