@@ -52,7 +52,8 @@ def report(
 
     Examples
     --------
-    >>>     >>> from sklearn.datasets import load_iris
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
     >>> from polycal import KernelDensityForest, report
     >>> X, y = load_iris(return_X_y=True)
     >>> model = KernelDensityForest(50, random_state=0).fit(X[::2], y[::2])
