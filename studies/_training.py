@@ -8,7 +8,7 @@ et al. 2023, gamma 5); outlier exposure (Hendrycks et al. 2019, weight 0.5); ACE
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -239,19 +239,25 @@ def _optimizer(model: nn.Module, recipe: Recipe, fused: bool) -> torch.optim.Opt
     )
 
 
-def read(model: nn.Module, x: Tensor, batch: int = 1000) -> tuple[NDArray, NDArray]:
-    """Embeddings and logits of pixels, float32; on a GPU products are in TF32."""
-    embeddings, logits = [], []
+@contextmanager
+def fast_products() -> Iterator[None]:
+    """TF32 on a GPU."""
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
     try:
-        with torch.no_grad():
-            for part in x.split(batch):
-                embedding = model.encoder(part)
-                embeddings.append(embedding)
-                logits.append(model.head(embedding))
+        yield
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def read(model: nn.Module, x: Tensor, batch: int = 1000) -> tuple[NDArray, NDArray]:
+    """Embeddings and logits of pixels, float32; on a GPU products are in TF32."""
+    embeddings, logits = [], []
+    with fast_products(), torch.no_grad():
+        for part in x.split(batch):
+            embedding = model.encoder(part)
+            embeddings.append(embedding)
+            logits.append(model.head(embedding))
     return torch.cat(embeddings).cpu().numpy(), torch.cat(logits).cpu().numpy()

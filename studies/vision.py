@@ -42,7 +42,7 @@ from . import _scores, images
 from ._encoders import RECIPES, Recipe, make_head, make_model
 from ._runner import Cell, Options, Study, cell_name, main, write_atomically
 from ._tabular import recalibrator
-from ._training import LOSSES, Images, read, to_pixels, train
+from ._training import LOSSES, Images, fast_products, read, to_pixels, train
 from ._vision_report import draw
 from .data import cache
 
@@ -64,6 +64,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ids", nargs="+", choices=IDS, default=list(IDS))
     parser.add_argument("--encoders", nargs="+", choices=[*RECIPES], default=None)
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--store", type=Path, help="folder of trained models and their outputs")
     parser.add_argument("--compile", action="store_true", help="train by torch.compile")
     parser.add_argument("--share", type=float, default=1.0, help="of the images that training sees")
@@ -104,7 +105,8 @@ def cells(options: Options) -> list[Cell]:
         for name in options.extra.get("ids", IDS):
             key = {"id": name, "encoder": encoder}
             found.append({"stage": "train", **key, "method": loss, "rep": rep})
-            methods = METHODS if loss == "cross-entropy" else (loss,)
+            asked = options.extra.get("methods", METHODS)
+            methods = asked if loss == "cross-entropy" else (loss,)
             found += [{"stage": "score", **key, "method": m, "rep": rep} for m in methods]
     return found
 
@@ -253,10 +255,11 @@ def run_training(cell: Cell, options: Options) -> list[dict]:
     if whole:
         start = _now(device)
         moved = to_pixels(pixels["cal"], device)
-        magnitude = _scores.choose_magnitude(model, moved)
-        for name in problem.tests:
-            found = _scores.odin_logits(model, to_pixels(pixels[name], device), [magnitude])
-            logits[f"odin {name}"] = found[0]
+        with fast_products():
+            magnitude = _scores.choose_magnitude(model, moved)
+            for name in problem.tests:
+                found = _scores.odin_logits(model, to_pixels(pixels[name], device), [magnitude])
+                logits[f"odin {name}"] = found[0]
         seconds["odin"] = _now(device) - start
         keep(place, "embeddings.npz", embeddings)
     labels = {"y fit": problem.fit[1], "y cal": problem.cal[1]}

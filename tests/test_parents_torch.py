@@ -26,7 +26,7 @@ from torch_nets import (  # noqa: E402
     read,
 )
 
-from polycal.parents._torch import TorchParent  # noqa: E402
+from polycal.parents._torch import TorchParent, energy  # noqa: E402
 
 pytestmark = MARKS
 
@@ -190,6 +190,25 @@ def test_encoder_and_head_by_name_by_module_and_alone(X):
         assert_same(read(parent, X), reading)
     raw = read(TorchParent(net, encoder="encoder", normalize=False), X)
     np.testing.assert_allclose(raw.seen, embedding, atol=1e-6)
+
+
+def test_energy_of_a_normalised_embedding(X):
+    """log sum exp of the logits around their mean; two classes by one column or by two."""
+    net = TwoParts().double()
+    with torch.no_grad():
+        logits = net(torch.as_tensor(X).double()).numpy()
+    expected = np.log(np.exp(logits - logits.mean(axis=1, keepdims=True)).sum(axis=1))
+    reading = read(TorchParent(net, encoder="encoder"), X)
+    np.testing.assert_allclose(reading.energy, expected, rtol=1e-12)
+    np.testing.assert_array_equal(reading.take(np.array([3, 1])).energy, reading.energy[[3, 1]])
+    shifted = energy(logits + np.arange(len(logits))[:, None])
+    np.testing.assert_allclose(shifted, expected, rtol=1e-9)
+    score = logits[:, :1]
+    two = np.concatenate([np.zeros_like(score), score], axis=1)
+    for one in (score, score[:, 0]):
+        np.testing.assert_allclose(energy(one), energy(two), rtol=1e-12)
+    for other in ({"normalize": False}, {"encoder": None}):
+        assert read(TorchParent(net, **{"encoder": "encoder", **other}), X).energy is None
 
 
 def test_a_head_in_place_does_not_change_the_embedding(X):

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator
-from polycal._bandwidth import geodesic_density, polytope_density
+from polycal._bandwidth import class_density, geodesic_density, polytope_density
 from polycal._polytopes import Polytopes
 from polycal._smoothing import Evidence, PolytopeRatios
 from polycal._types import ActivationModes, Near
@@ -68,6 +68,23 @@ def test_geodesic_bandwidth_equals_its_definition():
     common = np.average(local, axis=0, weights=polytopes.size)
     density = geodesic_density(polytopes, index, 1e-6, Effort())
     assert_allclose(density.precision, 1 / np.sqrt(local * common), rtol=1e-9)
+
+
+def test_class_density_has_the_width_of_a_class():
+    """Weighted rows around the means of their classes; one width for rows and features."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 5)), np.arange(40) % 3
+    weight = rng.uniform(0.5, 2, 40)
+    modes = ActivationModes.from_bits([np.unpackbits(np.arange(40, dtype=np.uint8)[:, None], 1)])
+    polytopes = Polytopes.from_rows(modes, X, y, weight, 3)
+    means = np.stack([np.average(X[y == k], axis=0, weights=weight[y == k]) for k in range(3)])
+    width = np.average((X - means[y]) ** 2, axis=0, weights=weight).mean()
+    density = class_density(polytopes, 1e-3)
+    assert_allclose(1 / density.precision, width + 1e-3, rtol=1e-12)
+    assert_array_equal(density.mean, polytopes.mean)
+    # Equal rows do not vary, whatever is left by rounding.
+    same = Polytopes.from_rows(modes, np.full((40, 5), 0.1), y, weight, 3)
+    assert_allclose(1 / class_density(same, 1e-3).precision, 1e-3, rtol=1e-9)
 
 
 def test_gamma_to_infinity_gives_raw_counts():

@@ -100,6 +100,31 @@ def test_neighbourhood_counts_only_polytopes_that_share_a_symbol():
     assert gate.alpha(log_f)[0] == pytest.approx(f / (f + floor))
 
 
+def test_energy_takes_the_place_of_the_similarity_up_to_its_ceiling():
+    """Hand-computed: the second term is kappa times the energy, and none is above the ceiling."""
+    density = Density.from_parts(np.zeros((1, 1)), np.ones((1, 1)), np.ones(1))
+    near = Near(np.full((3, 1), 0.25), np.zeros((3, 1), dtype=int))
+    X, energy = np.array([[1.0], [1.0], [1.0]]), np.array([3.0, 8.0, 1e9])
+    gate = GeodesicGate(100, log_floor=0.0, kappa=2.0, scale=4.0, ceiling=8.0)
+    assert_allclose(gate.log_f(X, near, density, energy), [5.5 / 4, 15.5 / 4, 15.5 / 4])
+    without = GeodesicGate(100, log_floor=0.0, kappa=2.0, scale=4.0)
+    assert_allclose(without.log_f(X, near, density, energy), (-0.5 + 2 * np.log(0.25)) / 4)
+
+
+def test_gate_learns_its_second_term_from_the_calibration_rows():
+    rng = np.random.default_rng(0)
+    kernel, similar, energy = -rng.exponential(6.0, 500), -rng.random(500), rng.normal(9, 3, 500)
+    given = (100, -1.0, kernel)
+    by_energy = GeodesicGate.fit(*given, similar, energy)
+    assert by_energy.kappa == balance(kernel, energy)
+    assert by_energy.ceiling == energy.max()
+    assert by_energy.scale == logistic_scale(kernel + by_energy.kappa * energy)
+    by_similarity = GeodesicGate.fit(*given, similar, None)
+    assert (by_similarity.kappa, by_similarity.ceiling) == (balance(kernel, similar), None)
+    alone = GeodesicGate.fit(*given, None, None)
+    assert (alone.kappa, alone.scale) == (0.0, logistic_scale(kernel))
+
+
 # -------------------------------------------------------------------- label
 
 

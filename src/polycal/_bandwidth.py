@@ -75,6 +75,22 @@ def geodesic_density(
     return _assemble(polytopes, mean, variance, log_share, start)
 
 
+def class_density(polytopes: Polytopes, regularization: float) -> Density:
+    """One width for every feature and polytope, for rows that are directions.
+
+    sigma^2 = variance of a feature around the mean of its class, mean over the features, + lambda
+
+    The features of an embedding have one unit, so the kernel falls with the angle alone.
+    """
+    mean, size, counts = polytopes.mean, polytopes.size, polytopes.counts
+    of_class = counts.sum(axis=0)
+    centers = counts.T @ mean / of_class[:, None]
+    squares = size @ np.einsum("ij,ij->i", mean, mean) + (size @ polytopes.variance).sum()
+    within = (squares - of_class @ np.einsum("ij,ij->i", centers, centers)) / size.sum()
+    variance = np.full(mean.shape, max(within, 0.0) / mean.shape[1] + regularization)
+    return _assemble(polytopes, mean, variance, np.empty((len(mean), 0)), NO_SYMBOLS)
+
+
 def smoothed_shares(local: NDArray, levels: NDArray, start: NDArray) -> NDArray:
     """Share of each level, with one more row spread by the shares among all rows.
 

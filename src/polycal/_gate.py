@@ -29,8 +29,10 @@ class Gate(ABC):
     log_floor: float
 
     @abstractmethod
-    def log_f(self, X: NDArray, near: Near, density: Density) -> NDArray:
-        """log f of each row, in the units of ``log_floor``."""
+    def log_f(
+        self, X: NDArray, near: Near, density: Density, energy: NDArray | None = None
+    ) -> NDArray:
+        """log f of each row, in the units of ``log_floor``; ``energy`` as the parent reads it."""
 
     def alpha(self, log_f: NDArray) -> NDArray:
         """f / (f + b / log n)."""
@@ -46,7 +48,9 @@ class GaussianGate(Gate):
     Without smoothed ratios R (the pooled and the parent's posterior) it is n_r* / n.
     """
 
-    def log_f(self, X: NDArray, near: Near, density: Density) -> NDArray:
+    def log_f(
+        self, X: NDArray, near: Near, density: Density, energy: NDArray | None = None
+    ) -> NDArray:
         nearest = near.index[:, :1]
         log_f = (density.log_density(X, nearest) + density.log_mass[nearest])[:, 0]
         return np.where(near.similarity[:, 0] > 0, log_f, -np.inf)
@@ -54,14 +58,41 @@ class GaussianGate(Gate):
 
 @dataclass(frozen=True)
 class GeodesicGate(Gate):
-    """log f = (log sum of the nearest polytopes' kernels + kappa mean log K) / scale."""
+    """log f = (log sum of the nearest polytopes' kernels + kappa times a second term) / scale.
+
+    The second term is mean log K; for directions of an embedding it is the energy, up to the
+    highest one of the calibration rows.
+    """
 
     kappa: float
     scale: float
+    ceiling: float | None = None  # of the energy; None without
 
-    def log_f(self, X: NDArray, near: Near, density: Density) -> NDArray:
-        kernel, log_similarity = neighbourhood(X, near, density)
-        return (kernel + self.kappa * log_similarity) / self.scale
+    @classmethod
+    def fit(
+        cls,
+        n_samples: int,
+        log_floor: float,
+        kernel: NDArray,
+        log_similarity: NDArray | None,
+        energy: NDArray | None,
+    ) -> GeodesicGate:
+        """kappa, scale and ceiling from the calibration rows; without a second term kappa is 0."""
+        ceiling = None if energy is None else float(energy.max())
+        second = log_similarity if energy is None else energy
+        if second is None:
+            return cls(n_samples, log_floor, 0.0, logistic_scale(kernel))
+        kappa = balance(kernel, second)
+        return cls(n_samples, log_floor, kappa, logistic_scale(kernel + kappa * second), ceiling)
+
+    def log_f(
+        self, X: NDArray, near: Near, density: Density, energy: NDArray | None = None
+    ) -> NDArray:
+        kernel, second = neighbourhood(X, near, density)
+        if self.ceiling is not None:
+            assert energy is not None
+            second = np.minimum(energy, self.ceiling)
+        return (kernel + self.kappa * second) / self.scale
 
 
 def neighbourhood(X: NDArray, near: Near, density: Density) -> tuple[NDArray, NDArray]:
@@ -78,10 +109,10 @@ def neighbourhood(X: NDArray, near: Near, density: Density) -> tuple[NDArray, ND
     return kernel, log_similarity / np.maximum(there.sum(axis=1), 1)
 
 
-def balance(kernel: NDArray, log_similarity: NDArray) -> float:
-    """kappa = IQR(log G) / IQR(log K): both terms spread alike on the calibration rows."""
+def balance(kernel: NDArray, second: NDArray) -> float:
+    """kappa = IQR(log G) / IQR(second): both terms spread alike on the calibration rows."""
     there = np.isfinite(kernel)
-    spread = interquartile_range(log_similarity[there])
+    spread = interquartile_range(second[there])
     return interquartile_range(kernel[there]) / spread if spread > 0 else 1.0
 
 

@@ -67,7 +67,7 @@ class Polytopes:
         missing = np.isnan(numbers)
         if missing.any():
             numbers, observed = np.where(missing, 0.0, numbers), observed * ~missing
-        parts = (counts, numbers, np.zeros_like(numbers), observed, levels)
+        parts = (counts, numbers, np.zeros(numbers.shape), observed, levels)
         return _combine(distinct, owner, *parts)
 
     def merge(self, other: Polytopes) -> Polytopes:
@@ -111,7 +111,7 @@ def _combine(
 
     joined = total(observed)
     center = np.zeros((len(distinct), mean.shape[1]))
-    spread = np.zeros_like(center)
+    spread = np.zeros(center.shape)
     _join_moments(mean, variance, observed, owner, joined, center, spread)
     return Polytopes(distinct, total(counts), center, spread, joined, total(levels))
 

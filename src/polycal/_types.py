@@ -105,14 +105,17 @@ class Reading:
     proba: NDArray  # (n_samples, n_classes), the parent's own
     seen: Any  # table of the rows as the classifier itself sees them; the density lives there
     labels: NDArray | None = None  # when the input brought them along
+    # How loudly the head speaks for any class, where ``seen`` is the direction of an embedding.
+    energy: NDArray | None = None
 
     def __len__(self) -> int:
         return len(self.modes)
 
     def take(self, index: NDArray) -> Reading:
         labels = None if self.labels is None else self.labels[index]
+        energy = None if self.energy is None else self.energy[index]
         seen = _safe_indexing(self.seen, index)
-        return Reading(self.modes[index], self.proba[index], seen, labels)
+        return Reading(self.modes[index], self.proba[index], seen, labels, energy)
 
 
 @dataclass(frozen=True)

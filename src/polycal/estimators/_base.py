@@ -253,11 +253,12 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         else:
             terms = [_gate.neighbourhood(e.X, e.near, e.landscape.density) for e in exams]
             log_kernel, log_similarity = map(np.concatenate, zip(*terms, strict=True))
-            geodesic = self.distance == "geodesic"
-            kappa = _gate.balance(log_kernel, log_similarity) if geodesic else 0.0
-            scale = _gate.logistic_scale(log_kernel + kappa * log_similarity)
-            gate = GeodesicGate(n_samples, floor, kappa, scale)
-        log_f = [gate.log_f(e.X, e.near, e.landscape.density) for e in exams]
+            similar = log_similarity if self.distance == "geodesic" else None
+            energy = None
+            if exams[0].reading.energy is not None:
+                energy = np.concatenate([e.reading.energy for e in exams])
+            gate = GeodesicGate.fit(n_samples, floor, log_kernel, similar, energy)
+        log_f = [gate.log_f(e.X, e.near, e.landscape.density, e.reading.energy) for e in exams]
         weight = np.concatenate([e.rows.weight for e in exams])
         familiar = Familiar(np.concatenate(log_f), weight)
         self.false_alarm_ = self._false_alarm(exams, gate, familiar)
@@ -325,7 +326,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         reading, values = self._query(X)
         place, modes = self._place, reading.modes
         near = place.nearest(modes, values, gamma=self.gamma_)
-        alpha = self._gate.alpha(self._gate.log_f(values, near, place.density))
+        alpha = self._gate.alpha(self._gate.log_f(values, near, place.density, reading.energy))
         kernel = None
         if self.gamma_ is not None:
             gammas = np.array([self.gamma_])
@@ -351,7 +352,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """log f of each row: higher means more in distribution."""
         reading, values = self._query(X)
         near = self._place.nearest(reading.modes, values)
-        return self._gate.log_f(values, near, self._landscape.density)
+        return self._gate.log_f(values, near, self._landscape.density, reading.energy)
 
     def in_distribution(self, X: Any) -> NDArray:
         """alpha of each row, in [0, 1]: the weight of pi against the prior."""
@@ -391,7 +392,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         place = self._place
         # Also where nothing agrees (K = 0), there is a polytope to compare with.
         near = place.nearest(reading.modes, values, fill=True)
-        log_f = self._gate.log_f(values, near, place.density)
+        log_f = self._gate.log_f(values, near, place.density, reading.energy)
         nearest = near.index[:, 0]
         similarity = near.similarity[:, 0]
         if self.distance == "euclidean":

@@ -32,7 +32,8 @@ class GeodesicCalibrator(BaseCalibrator):
         or the nearest polytope's Gaussian density alone (the paper).
     bandwidth : {"geodesic", "polytope"}, default="geodesic"
         Variance of the Gaussians: over all rows weighted by similarity, or over the rows of
-        the polytope (the paper).
+        the polytope (the paper). On the normalised embedding of an encoder "geodesic" is one
+        variance for all.
     distance : {"geodesic", "euclidean"}, default="geodesic"
         How nearest polytopes are found. With "euclidean" (the paper's variant) class ratios
         are those of the nearest polytope and the gate does not use the similarity.

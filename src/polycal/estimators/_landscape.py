@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from .._bandwidth import geodesic_density, polytope_density
+from .._bandwidth import class_density, geodesic_density, polytope_density
 from .._density import Density
 from .._polytopes import Polytopes
 from .._smoothing import Evidence, PolytopeRatios, QueryRatios, stratified_parts
@@ -75,6 +75,8 @@ class Landscape:
         )
         if s.bandwidth == "polytope":
             density = polytope_density(polytopes, s.regularization, table.start)
+        elif reading.energy is not None:
+            density = class_density(polytopes, s.regularization)
         else:
             scale = (s.regularization, s.effort, table.start)
             density = geodesic_density(polytopes, evidence.index, *scale)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 from tqdm.auto import tqdm
 
@@ -48,7 +49,9 @@ class TorchParent(BaseEstimator):
         the ``Linear`` before an ``F.relu``. With ``module=None`` the names begin with
         ``encoder.`` or ``head.``.
     normalize : bool, default=True
-        Scale each embedding to length 1. Without an encoder it has no effect.
+        Scale each embedding to length 1, so that the density is one of directions; how loudly
+        the head speaks (the energy of its logits) then joins it in the gate. Without an encoder
+        it has no effect.
     output : {"logits", "probabilities", "log_probabilities"}, default="logits"
         What the module returns. One column is the score of the second of two classes.
     device : str or torch.device, optional
@@ -217,11 +220,13 @@ class TorchFamily(Parent):
             raise ValueError("X must have at least one row; got none.")
         other = "probabilities" if parent.output == "logits" else "logits"
         remedy = f'Set output="{other}", or what else the module returns.'
-        proba = to_proba(np.concatenate(outputs), parent.output, remedy)
+        scores = np.concatenate(outputs)
+        proba = to_proba(scores, parent.output, remedy)
         reading = recorder.rows.reading(proba, np.concatenate(labels) if labels else None)
-        if plan.encoder is not None and parent.normalize:
-            _to_unit_length(reading.seen)
-        return reading
+        if plan.encoder is None or not parent.normalize:
+            return reading
+        _to_unit_length(reading.seen)
+        return replace(reading, energy=energy(scores)) if parent.output == "logits" else reading
 
 
 @dataclass(frozen=True)
@@ -399,6 +404,17 @@ def _forward(
             f"{tuple(scores.shape)}."
         )
     return to_array(scores)
+
+
+def energy(logits: NDArray) -> NDArray:
+    """log sum exp of the logits around their mean, which softmax leaves undetermined.
+
+    One column s stands for the logits -s/2 and s/2.
+    """
+    if logits.ndim == 1 or logits.shape[1] == 1:
+        half = logits.reshape(len(logits)) / 2
+        return np.logaddexp(half, -half)
+    return logsumexp(logits, axis=1) - logits.mean(axis=1)
 
 
 def _to_unit_length(rows: NDArray) -> None:

@@ -300,11 +300,17 @@ def pack_gate(gate: Gate) -> dict[str, Any]:
     packer = Packer()
     n_samples, *numbers = (getattr(gate, name) for name in GATE_NUMBERS[kind])
     values = [packer.value("gate", float(number)) for number in numbers]
-    return dict(zip(GATE_NUMBERS[kind], [int(n_samples), *values], strict=True))
+    packed = dict(zip(GATE_NUMBERS[kind], [int(n_samples), *values], strict=True))
+    if isinstance(gate, GeodesicGate) and gate.ceiling is not None:
+        packed["ceiling"] = packer.value("gate", gate.ceiling)
+    return packed
 
 
 def unpack_gate(reader: Reader, node: Any, settings: Settings) -> GaussianGate | GeodesicGate:
-    n_samples, *numbers = one(node, *GATE_NUMBERS[settings.gate])
+    names = GATE_NUMBERS[settings.gate]
+    if settings.gate == "geodesic" and "ceiling" in of(dict, node):  # the head of an encoder
+        names = (*names, "ceiling")
+    n_samples, *numbers = one(node, *names)
     require(of(int, n_samples) > 1, "there are no rows")
     return GATES[settings.gate](n_samples, *(of(float, reader.value(n)) for n in numbers))
 
