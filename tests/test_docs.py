@@ -11,7 +11,7 @@ import polycal
 from polycal.estimators._base import BaseCalibrator
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/start.md", "docs/recipes.md", "docs/gallery.md"]
+PAGES = ["README.md", "docs/start.md", "docs/recipes.md", "docs/displays.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -53,7 +53,7 @@ def test_every_public_name_is_on_the_page_of_names():
 
 
 def test_the_gallery_shows_every_display_and_its_pictures_are_small():
-    text = (ROOT / "docs/gallery.md").read_text()
+    text = (ROOT / "docs/displays.md").read_text()
     for name in polycal.plotting.__all__:
         assert f"plotting.{name}" in text
     pictures = dict(re.findall(r"!\[(.*)\]\((\S+\.png)\)", text))
