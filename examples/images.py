@@ -11,6 +11,8 @@ studies.images import FOLDER``); without one of them it says so and ends. On two
 minutes, nearly all of it the one pass of the encoder.
 """
 
+# sphinx_gallery_thumbnail_path = 'images/displays/trust.png'
+
 from __future__ import annotations
 
 import argparse
