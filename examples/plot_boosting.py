@@ -41,7 +41,7 @@ models = {
 # log-loss and Brier score are lower. The intervals of the two calibration errors (ECE) overlap: on
 # so few rows they do not tell the two apart.
 
-print(evaluate(models, X_test, y_test, random_state=0).to_markdown())
+evaluate(models, X_test, y_test, random_state=0).plot(["error", "ece", "log_loss", "brier"])
 
 # %%
 # Far from it

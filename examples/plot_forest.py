@@ -38,9 +38,10 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     ReliabilityDisplay.from_estimator(model, X_test, y_test, n_bins=10, name=name).plot(ax)
 
 # %%
-# The figures behind it, with intervals:
+# The figures behind it, with 95 % intervals. This forest was not badly calibrated to begin with;
+# the clearest gain is in log-loss, which counts how sure it was when it was wrong.
 
-print(evaluate(models, X_test, y_test, random_state=0).to_markdown())
+evaluate(models, X_test, y_test, random_state=0).plot(["error", "ece", "log_loss"])
 
 # %%
 # A slip of the decimal point

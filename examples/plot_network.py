@@ -56,6 +56,6 @@ for name, Z in rows.items():
 # them apart better than polycal does. polycal can only be as good as the features that the parent
 # has learned. The example on false alarms moves the line where an answer is refused.
 
-_, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+_, axes = plt.subplots(2, 1, figsize=(6.4, 5.8), layout="constrained")
 for ax, (name, Z) in zip(axes, strangers.items(), strict=True):
     TrustDisplay.from_estimator(model, X_test, Z, name=name).plot(ax)
