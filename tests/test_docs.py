@@ -155,6 +155,13 @@ def test_every_public_name_is_on_the_page_of_names():
     assert listed == names
 
 
+def test_every_public_class_and_function_is_in_the_reference():
+    listed = re.findall(r"^   (\w+)$", text_of("docs/reference.rst"), flags=re.MULTILINE)
+    modules = [polycal, polycal.metrics, polycal.plotting, polycal.simulations]
+    names = [name for module in modules for name in module.__all__]
+    assert sorted(listed) == sorted({*names} - {"PAPER", "metrics", "plotting", "simulations"})
+
+
 def test_every_display_is_shown_and_the_pictures_are_small():
     text = text_of("docs/displays.md")
     for name in polycal.plotting.__all__:
