@@ -7,6 +7,8 @@ model is calibrated without being touched: it goes in as a ``FrozenEstimator``, 
 has not seen.
 """
 
+# sphinx_gallery_thumbnail_number = -1
+
 # %%
 # Three parts of the rows: the parent's, the calibration's, and the test's.
 
