@@ -40,4 +40,4 @@ docs: $(STAMP)
 	@echo "Open docs/_build/html/index.html"
 
 clean:
-	rm -rf docs/_build docs/generated $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/_build docs/generated docs/gallery $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

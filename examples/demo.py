@@ -1,12 +1,19 @@
-"""polycal in two minutes: digits and Gaussian XOR, one table, one figure and one report.
+"""polycal in two minutes: one table, one figure and one report
+=============================================================
 
-python examples/demo.py [--out demo.png] [--report demo.html]
+Digits and Gaussian XOR. ``make demo`` runs it, or
+``python examples/demo.py [--out demo.png] [--report demo.html]``.
 
 Every method calibrates the same random forest on the same rows. Features are scaled by the
 largest l2 norm of the training rows, so points at radius 1 and beyond are out of
 distribution: an honest model answers the class priors there, and OCE measures how far it
 is from that.
+
+.. image:: /images/demo.png
+   :alt: Posterior maps of a forest and of polycal, and confidence against distance
 """
+
+# sphinx_gallery_thumbnail_path = 'images/demo.png'
 
 from __future__ import annotations
 

