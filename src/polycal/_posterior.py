@@ -101,13 +101,13 @@ def fit_posterior(
     def judge(proba: NDArray) -> tuple[Pool | None, float]:
         """The pool for one gamma's kernel posterior, and the loss to choose gamma by."""
         views = views_of(proba, train_prior, n_rows)
-        pool, log_pi = None, views[0]
-        loss = -np.average(log_pi[np.arange(len(y)), y], weights=weight)
+        pool = None
+        loss = -np.average(views[0, np.arange(len(y)), y], weights=weight)
         if pooled:
             sources = np.stack([parent, views])
             pool, loss = fit_pool(sources, y, weight, train_prior)
-            log_pi = pool(sources)
         if scoring == "ece":
+            log_pi = views[0] if pool is None else pool(sources)
             loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return pool, float(loss)
 
