@@ -110,10 +110,15 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, NDArray]]:
             "another copy, or save the model again."
         )
     arrays = {
-        name: payload[begin:end].view(dtype).reshape(shape)
+        name: _view(payload[begin:end], dtype).reshape(shape)
         for name, (dtype, shape, begin, end) in table.items()
     }
     return parse(metadata["manifest"]), arrays
+
+
+def _view(content: NDArray, dtype: np.dtype) -> NDArray:
+    # A byte of 2 is no bool to compiled code.
+    return content != 0 if dtype.kind == "b" else content.view(dtype)
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
