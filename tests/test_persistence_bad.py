@@ -378,6 +378,7 @@ FORGERIES = {
     "endless": lambda m, a: m["parameters"]["values"].update(gamma=nested(490)),
     "threads": lambda m, a: m["parameters"]["values"].update(n_jobs="many"),
     "feature names": lambda m, a: m["state"].update(names={"objects": ["object", [1], [[1]]]}),
+    "levels": lambda m, a: m["state"]["landscape"]["table"].update(levels={"tuple": [[1]]}),
     "too many rows": lambda m, a: m["state"]["posterior"].update(n_rows=10**400),
     "too many samples": lambda m, a: m["state"]["gate"].update(n_samples=10**400),
     "features of the forest": lambda m, a: m["parent"]["fitted"]["dict"].__setitem__(

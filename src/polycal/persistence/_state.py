@@ -187,15 +187,21 @@ def _table(reader: Reader, node: Any, start: NDArray) -> Table:
         isinstance(level, np.ndarray) and level.ndim == 1 and level.dtype == object
         for level in levels
     )
+    require(known and all(_is_level(v) for level in levels for v in level), "a level is none")
     columns = np.sort(np.concatenate([parts["numbers"], parts["categories"]]))
     require(np.array_equal(columns, np.arange(len(columns))), "its columns do not add up")
-    require(known and len(levels) == reader.sizes["k"], "a category lacks its levels")
+    require(len(levels) == reader.sizes["k"], "a category lacks its levels")
     require(_within(parts["sometimes"], 0, reader.sizes["n"]), "a number that is missing is not")
     width = [len(level) + 1 for level in levels] + [2] * reader.sizes["o"]
     wanted = np.concatenate([[0], np.cumsum(width, dtype=np.int64)])
     fits = np.array_equal(start, wanted) and np.array_equal(parts["start"], wanted)
     require(fits and reader.sizes.setdefault("l", wanted[-1]) == wanted[-1], "levels do not fit")
     return Table(levels=levels, **parts)
+
+
+def _is_level(value: Any) -> bool:
+    """A value that a column may hold, as ``Packer`` took it."""
+    return value is None or isinstance(value, (bool, int, float, str, np.generic))
 
 
 def _narrow(modes: ActivationModes) -> NDArray:
