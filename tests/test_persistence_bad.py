@@ -140,16 +140,16 @@ LIES = {
     "type": lambda m, h: m["state"]["posterior"].update({"n_rows": "many"}),
     "kind": lambda m, h: m["state"].update({"classes": {"pickle": "gASVAAAA"}}),
     "array": lambda m, h: m["state"].update({"priors": {"array": "absent"}}),
-    "other array": lambda m, h: m["state"].update({"priors": {"array": "density.mean"}}),
+    "other array": lambda m, h: m["state"].update({"priors": {"array": "polytopes.mean"}}),
     "sizes": lambda m, h: m["state"]["landscape"]["modes"].update({"sizes": [2**60]}),
     "packed": lambda m, h: m["state"]["landscape"]["modes"].update({"packed": True}),
     "levels": lambda m, h: m["state"]["landscape"]["table"].update({"levels": [1]}),
-    "shape": lambda m, h: h["density.mean"].update({"shape": [2**40, 2**40]}),
-    "negative": lambda m, h: h["density.mean"].update({"shape": [-1, -4]}),
-    "dtype": lambda m, h: h["density.mean"].update({"dtype": "O"}),
-    "offsets": lambda m, h: h["density.mean"].update({"data_offsets": [0, 2**62]}),
+    "shape": lambda m, h: h["polytopes.mean"].update({"shape": [2**40, 2**40]}),
+    "negative": lambda m, h: h["polytopes.mean"].update({"shape": [-1, -4]}),
+    "dtype": lambda m, h: h["polytopes.mean"].update({"dtype": "O"}),
+    "offsets": lambda m, h: h["polytopes.mean"].update({"data_offsets": [0, 2**62]}),
     "overlap": lambda m, h: h["density.precision"].update(
-        {"data_offsets": h["density.mean"]["data_offsets"]}
+        {"data_offsets": h["polytopes.mean"]["data_offsets"]}
     ),
 }
 
