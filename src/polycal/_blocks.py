@@ -34,7 +34,8 @@ def map_blocks(
     pieces = 8 * jobs if verbose else jobs  # a bar needs steps; large blocks are faster
     size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // pieces)))
     blocks = list(gen_batches(n_rows, size))
-    bar = tqdm(total=n_rows, desc=desc, unit="row", disable=not verbose or len(blocks) == 1)
+    hidden = not verbose or len(blocks) == 1
+    bar = tqdm(total=n_rows, desc=desc, unit="row", disable=hidden, leave=False)
     results = []
     with bar:
         if jobs == 1:
