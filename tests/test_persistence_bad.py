@@ -381,6 +381,10 @@ FORGERIES = {
     "levels": lambda m, a: m["state"]["landscape"]["table"].update(levels={"tuple": [[1]]}),
     "too many rows": lambda m, a: m["state"]["posterior"].update(n_rows=10**400),
     "too many samples": lambda m, a: m["state"]["gate"].update(n_samples=10**400),
+    "classes of the trees": lambda m, a: m["parent"]["tree"]["dict"].__setitem__(
+        [key for key, _ in m["parent"]["tree"]["dict"]].index("n_classes_"),
+        ["n_classes_", {"array": "priors"}],
+    ),
     "features of the forest": lambda m, a: m["parent"]["fitted"]["dict"].__setitem__(
         [key for key, _ in m["parent"]["fitted"]["dict"]].index("n_features_in_"),
         ["n_features_in_", 2],

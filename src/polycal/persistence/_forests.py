@@ -145,6 +145,10 @@ def _same(a: dict | None, b: dict | None) -> bool:
     return all(a[key] is b[key] or np.array_equal(a[key], b[key]) for key in a)
 
 
+def _is(found: Any, number: int) -> bool:
+    return isinstance(found, (int, np.integer)) and found == number
+
+
 def pack_forest(packer: Packer, estimator: Any, recipe: Recipe) -> dict[str, Any]:
     trees = [tree.tree_ for tree in getattr(estimator, "estimators_", [estimator])]
     return {
@@ -175,7 +179,7 @@ def unpack_forest(reader: Unpacker, node: Any, n_classes: int) -> StoredForest:
     # scikit-learn compares rows with the forest alone, and walks down its trees without checks.
     wanted = {"n_features_in_": n_features, "n_outputs_": 1, "n_classes_": found.shape[1]}
     parts = (fitted, tree) if name in TREE_OF else (fitted,)
-    plain = all(part.get(key) == value for part in parts for key, value in wanted.items())
+    plain = all(_is(part.get(key), value) for part in parts for key, value in wanted.items())
     n_trees = len(states) if name in TREE_OF else 1
     if not plain or found.shape[1] != n_classes or n_trees != len(found.n_nodes):
         raise AlteredFileError("the forest of the file does not fit its trees or its classes.")
