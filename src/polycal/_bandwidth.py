@@ -61,9 +61,10 @@ def geodesic_density(
     moments[place, width + 2 * n_numbers :] = rows.levels
     sums = index.matmul(polytopes.modes, moments, effort)
     del moments
-    mean, variance = np.empty_like(polytopes.mean), np.empty_like(polytopes.mean)
-    known = (polytopes.mean, polytopes.observed, center, overall)
-    _local_variances(sums, width, *known, mean, variance)
+    # The centres are the polytopes' own, but for numbers that no row of a polytope has.
+    mean = polytopes.mean.copy() if polytopes.observed.shape[1] > 1 else polytopes.mean
+    variance = np.empty_like(mean)
+    _local_variances(sums, width, polytopes.observed, center, overall, mean, variance)
     near_levels = sums[:, width + 2 * n_numbers :]
     variance += regularization
     common_variance = rows.size @ (variance if counted is None else variance[place])
@@ -157,8 +158,8 @@ def _fill_moments(weight, mean, variance, center, place, out):
 
 
 @njit(nogil=True, cache=True)
-def _local_variances(sums, width, mean, observed, center, overall, out_mean, out_variance):
-    """Variance around each mean from K-weighted moments, and the means where none was seen."""
+def _local_variances(sums, width, observed, center, overall, mean, out_variance):
+    """Variance around each mean from K-weighted moments; fills the means where none was seen."""
     n, wide = mean.shape[1], observed.shape[1] > 1
     for r in range(mean.shape[0]):
         for j in range(n):
@@ -166,7 +167,8 @@ def _local_variances(sums, width, mean, observed, center, overall, out_mean, out
             first = sums[r, width + j] / weight if weight > 0 else 0.0
             there = observed[r, j if wide else 0] > 0
             moved = mean[r, j] - center[j] if there else first
-            out_mean[r, j] = moved + center[j]
+            if not there:
+                mean[r, j] = first + center[j]
             if weight > 0:
                 second = sums[r, width + n + j] / weight
                 out_variance[r, j] = max(second - 2 * moved * first + moved * moved, 0.0)

@@ -11,6 +11,8 @@ from sklearn.utils import gen_batches
 from tqdm.auto import tqdm
 
 T = TypeVar("T")
+# Threads beyond this bring nothing; joblib would start as many as it is told.
+MOST_JOBS = 256
 
 
 def map_blocks(
@@ -27,12 +29,13 @@ def map_blocks(
     The blocks that are in flight together stay within scikit-learn's ``working_memory``.
     Blocks run in threads: the loops below release the interpreter lock.
     """
-    jobs = effective_n_jobs(n_jobs)
+    jobs = min(effective_n_jobs(n_jobs), MOST_JOBS)
     budget = get_config()["working_memory"] * 2**20 / jobs
     pieces = 8 * jobs if verbose else jobs  # a bar needs steps; large blocks are faster
     size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // pieces)))
     blocks = list(gen_batches(n_rows, size))
-    bar = tqdm(total=n_rows, desc=desc, unit="row", disable=not verbose or len(blocks) == 1)
+    hidden = not verbose or len(blocks) == 1
+    bar = tqdm(total=n_rows, desc=desc, unit="row", disable=hidden, leave=False)
     results = []
     with bar:
         if jobs == 1:

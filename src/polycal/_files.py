@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,12 +13,20 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write to; it becomes ``path`` when all went well, and vanishes otherwise."""
+    """A name to write to; it becomes ``path`` when all went well, and vanishes otherwise.
+
+    A link keeps pointing to its file, and a file that is there already keeps its permissions.
+    """
+    if not path.parent.is_dir():  # name the folder, not a file that the user never heard of
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+    path = Path(os.path.realpath(path))
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield part
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -90,7 +90,11 @@ class GeodesicGate(Gate):
     ) -> NDArray:
         kernel, second = neighbourhood(X, near, density)
         if self.ceiling is not None:
-            assert energy is not None
+            if energy is None:
+                raise ValueError(
+                    "this model judges rows by the logits of an encoder's head, which its parent "
+                    "does not give. Load it with the network that it was fitted with."
+                )
             second = np.minimum(energy, self.ceiling)
         return (kernel + self.kappa * second) / self.scale
 

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble import IsolationForest
+from sklearn.ensemble._forest import BaseForest
+from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 from sklearn.utils import _safe_indexing
@@ -120,26 +123,28 @@ def walks_within(estimator: Any) -> bool:
     """Whether no tree of an estimator from a file asks for a feature that its rows do not have.
 
     scikit-learn walks down its trees without checks. A tree that is on its own, and the trees
-    of most ensembles, see rows that the estimator around them has checked.
+    of a bagging, compare rows with their own number of features; these ensembles compare them
+    with theirs alone.
     """
     n_features = getattr(estimator, "n_features_in_", 0)
-    parts = {
-        GradientBoostingClassifier: "estimators_",
-        HistGradientBoostingClassifier: "_predictors",
-    }
-    if any(isinstance(estimator, k) and not hasattr(estimator, v) for k, v in parts.items()):
-        return True  # unfitted
-    if isinstance(estimator, GradientBoostingClassifier):
+    ensembles = (BaseForest, BaseGradientBoosting, IsolationForest)
+    if isinstance(estimator, ensembles) and hasattr(estimator, "estimators_"):
         trees = [tree.tree_ for tree in np.ravel(estimator.estimators_)]
-        alone = all(tree.n_outputs == tree.max_n_classes == 1 for tree in trees)
-        width = np.shape(estimator.estimators_)[1:] == (estimator.n_trees_per_iteration_,)
-        return alone and width and all(tree.n_features == n_features for tree in trees)
-    if isinstance(estimator, HistGradientBoostingClassifier):
+        widths = [len(part) for part in getattr(estimator, "estimators_features_", [])]
+        widths = widths or [n_features] * len(trees)
+        if isinstance(estimator, BaseGradientBoosting):
+            alone = all(tree.n_outputs == tree.max_n_classes == 1 for tree in trees)
+            width = np.shape(estimator.estimators_)[1:] == (estimator.n_trees_per_iteration_,)
+            if not (alone and width):
+                return False
+        return [tree.n_features for tree in trees] == widths
+    if isinstance(estimator, BaseHistGradientBoosting) and hasattr(estimator, "_predictors"):
         trees = [tree for trees in estimator._predictors for tree in trees]
-        # With categories among its columns it sees them first, whatever their place was.
-        mask = getattr(estimator, "_is_categorical_remapped", estimator.is_categorical_)
-        known = np.flatnonzero([] if mask is None else mask)
-        return all(_predictor_walks_within(tree, n_features, known) for tree in trees)
+        # Features of the trees are numbered as the bins are.
+        bits, places = estimator._bin_mapper.make_known_categories_bitsets()
+        known = np.flatnonzero(estimator._bin_mapper.is_categorical_)
+        there = len(places) == n_features and bits.shape == (len(known), 8)
+        return there and all(_predictor_walks_within(tree, n_features, known) for tree in trees)
     tree = getattr(estimator, "tree_", None)
     return not isinstance(tree, Tree) or tree.n_features == n_features
 

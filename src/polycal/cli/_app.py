@@ -82,8 +82,9 @@ def fit(
         table = read_table(data)
     with _errors():
         level = "auto" if false_alarm == "auto" else _number(false_alarm, "--false-alarm")
+        show = say.is_terminal and not as_json
         model, facts = fit_table(
-            table, target, parent.value, drop or [], weight, level, seed, jobs, not as_json
+            table, target, parent.value, drop or [], weight, level, seed, jobs, show
         )
         model.verbose = 0  # the bars were for this fit
         model.save(output)
@@ -225,7 +226,7 @@ def demo(
     with _errors():
         from ._demo import run_demo
 
-        path = run_demo(output)
+        path = run_demo(output, say.is_terminal)
     say.print(f"Report: {path}")
 
 

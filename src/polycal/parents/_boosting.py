@@ -148,12 +148,14 @@ class CatBoostFamily(BoostedTrees):
         return len(estimator.feature_names_)  # n_features_in_ is 0 in a loaded model
 
     def leaves(self, X: Any) -> NDArray:
-        return self.estimator.calc_leaf_indexes(X, thread_count=self._threads)
+        with np.errstate(over="ignore"):  # it compares in float32, where huge is infinite
+            return self.estimator.calc_leaf_indexes(X, thread_count=self._threads)
 
     def proba(self, X: Any) -> NDArray:
         # CatBoost sorts the labels "8", "9", "10" as numbers, or as class_names says.
         order = np.argsort(self.estimator.classes_, kind="stable")
-        return self.estimator.predict_proba(X, thread_count=self._threads)[:, order]
+        with np.errstate(over="ignore"):
+            return self.estimator.predict_proba(X, thread_count=self._threads)[:, order]
 
     @property
     def _threads(self) -> int:

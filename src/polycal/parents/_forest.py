@@ -60,6 +60,7 @@ class ForestParent(Parent):
             leaves = self.estimator.apply(X).reshape(len(numbers), -1)
             return Reading(ActivationModes.from_leaves(leaves), self.estimator.predict_proba(X), X)
         values = numbers.astype(np.float32)  # as scikit-learn's trees compare
+        self._check_width(values.shape[1])
         n_trees = len(self._start) - 1
         leaves = np.empty((len(values), n_trees), dtype=np.int32)
         proba = np.zeros((len(values), self._value.shape[1]))
@@ -67,9 +68,18 @@ class ForestParent(Parent):
         def walk(rows: slice) -> None:
             _walk(values[rows], self._nodes, self._start, self._value, leaves[rows], proba[rows])
 
-        jobs = getattr(self.estimator, "n_jobs", None)
-        map_blocks(walk, len(values), 4 * n_trees, n_jobs=jobs)
+        map_blocks(walk, len(values), 4 * n_trees, n_jobs=self._jobs)
         return Reading(ActivationModes.from_leaves(leaves), proba / n_trees, X)
+
+    @property
+    def _jobs(self) -> int | None:
+        return getattr(self.estimator, "n_jobs", None)
+
+    def _check_width(self, n_features: int) -> None:
+        """The walk itself looks up features without checks."""
+        asked = int(self._nodes["feature"].max()) + 1
+        if n_features < asked:
+            raise ValueError(f"X has {n_features} features; the trees ask for {asked}.")
 
 
 def _pack(tree: Any) -> NDArray:

@@ -27,6 +27,11 @@ class MLPParent(Parent):
             'use activation="relu"'
         )
 
+    @classmethod
+    def wants_codes(cls, estimator: Any) -> bool:
+        # Before scikit-learn 1.9, early stopping fails on labels that are words.
+        return estimator.early_stopping
+
     def read(self, X: Any, verbose: int = 0) -> Reading:
         net = self.estimator
         h = numbers_of(X)

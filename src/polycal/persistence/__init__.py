@@ -43,7 +43,9 @@ def save(model: Any, path: str | os.PathLike) -> None:
 def load(path: str | os.PathLike, module: Any = None, *, trusted: Sequence[Any] = ()) -> Any:
     """The model that ``model.save(path)`` wrote; its predictions are the same to the last bit.
 
-    Nothing in the file is run as code, and pickle is not used.
+    Nothing in the file is run as code, and pickle is not used. What a file says is checked
+    before it is used, with one exception: the trees of LightGBM, XGBoost and CatBoost are read
+    by these libraries, which can crash on content that was forged together with its checksum.
 
     Parameters
     ----------

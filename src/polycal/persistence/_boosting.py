@@ -25,16 +25,16 @@ CLASSES = {
     "CatBoostClassifier": "catboost",
 }
 # What LightGBM's wrapper keeps beside its booster.
-LIGHTGBM = (
-    "_best_iteration",
-    "_classes",
-    "_fitted_with_feature_names",
-    "_n_classes",
-    "_n_features",
-    "_n_features_in",
-    "_objective",
-    "_other_params",
-)
+LIGHTGBM = {
+    "_best_iteration": (int, type(None)),
+    "_classes": np.ndarray,
+    "_fitted_with_feature_names": (bool, type(None)),
+    "_n_classes": int,
+    "_n_features": int,
+    "_n_features_in": int,
+    "_objective": (str, type(None)),
+    "_other_params": dict,
+}
 
 
 def is_boosting(estimator: Any) -> bool:
@@ -87,10 +87,10 @@ def unpack_boosting(reader: Unpacker, node: Any) -> tuple[Any, Any]:
 
 def _lightgbm(library: Any, estimator: Any, content: bytes, more: dict) -> Any:
     booster = library.Booster(model_str=content.decode())
-    booster.best_iteration = more.pop("best_iteration")
-    if not more.keys() <= set(LIGHTGBM):
+    booster.best_iteration = of(int, more.pop("best_iteration"))
+    if not more.keys() <= LIGHTGBM.keys():
         raise AlteredFileError("the file gives attributes to LightGBM that it does not have.")
-    vars(estimator).update(more)
+    vars(estimator).update({key: of(LIGHTGBM[key], value) for key, value in more.items()})
     classes = np.asarray(more["_classes"])
     estimator._le = LabelEncoder().fit(classes)
     estimator._class_map = dict(zip(classes, estimator._le.transform(classes), strict=True))

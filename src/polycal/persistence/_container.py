@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ DTYPES = {
     "F64": np.dtype("<f8"),
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+SYNC_EVERY = 4  # pieces
 MAX_HEADER = 100_000_000  # the limit of the safetensors format
 NO_SUM = "0" * 64
 
@@ -72,11 +74,21 @@ def write(path: str | os.PathLike, manifest: dict[str, Any], arrays: dict[str, N
         )
     head = len(header).to_bytes(8, "little") + header
     buffers = [np.ravel(array).view(np.uint8) for _, array in ordered if array.size]
-    with whole_file(path) as part, open(part, "xb") as file, Checksum() as checksum:
+    with (
+        whole_file(path) as part,
+        open(part, "xb") as file,
+        ThreadPoolExecutor(1) as disk,
+        Checksum() as checksum,
+    ):
         file.write(head)
-        for piece in pieces(buffers):
+        synced = []
+        for i, piece in enumerate(pieces(buffers)):
             checksum.add(piece)
             file.write(piece.data)
+            if i % SYNC_EVERY == SYNC_EVERY - 1:  # the disk works while the rest is copied
+                synced.append(disk.submit(os.fsync, file.fileno()))
+        for done in synced:
+            done.result()  # an error of the disk is told only once
         file.seek(0)
         file.write(head.replace(NO_SUM.encode(), checksum.hex(head).encode(), 1))
 
@@ -110,10 +122,15 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, NDArray]]:
             "another copy, or save the model again."
         )
     arrays = {
-        name: payload[begin:end].view(dtype).reshape(shape)
+        name: _view(payload[begin:end], dtype).reshape(shape)
         for name, (dtype, shape, begin, end) in table.items()
     }
     return parse(metadata["manifest"]), arrays
+
+
+def _view(content: NDArray, dtype: np.dtype) -> NDArray:
+    # A byte of 2 is no bool to compiled code.
+    return content != 0 if dtype.kind == "b" else content.view(dtype)
 
 
 def parse(text: str | bytes) -> dict[str, Any]:

@@ -61,6 +61,10 @@ class StoredForest(ForestParent):
     def estimator(self) -> Any:
         return self._make.estimator(self._trees)
 
+    @property
+    def _jobs(self) -> int | None:
+        return self._make.parameters.get("n_jobs")  # without making the estimator
+
     def unfitted(self) -> Any:
         return self._make.estimator(None)
 
@@ -106,7 +110,7 @@ class Recipe:
         single = self.name not in TREE_OF
         fitted = self.fitted if single else self.tree
         n_classes = np.atleast_1d(np.asarray(fitted["n_classes_"], dtype=np.intp))
-        built = trees.build(fitted["n_features_in_"], [n_classes] * len(trees.depth))
+        built = trees.build(fitted["n_features_in_"], n_classes)
         if single:
             (estimator.tree_,) = built
             return estimator
@@ -141,6 +145,10 @@ def _same(a: dict | None, b: dict | None) -> bool:
     return all(a[key] is b[key] or np.array_equal(a[key], b[key]) for key in a)
 
 
+def _is(found: Any, number: int) -> bool:
+    return isinstance(found, (int, np.integer)) and found == number
+
+
 def pack_forest(packer: Packer, estimator: Any, recipe: Recipe) -> dict[str, Any]:
     trees = [tree.tree_ for tree in getattr(estimator, "estimators_", [estimator])]
     return {
@@ -164,13 +172,15 @@ def unpack_forest(reader: Unpacker, node: Any, n_classes: int) -> StoredForest:
     known = CLASSES.get(of(str, name))
     if known is None or not parameters.keys() <= known().get_params().keys():
         raise AlteredFileError(f"the file holds no forest that polycal knows, but {name[:40]!r}.")
-    attributes = fitted if name not in TREE_OF else tree
     if not fitted.keys() | tree.keys() <= set(FITTED):
         raise AlteredFileError("the file gives attributes to a forest that it does not have.")
-    found = Trees.unpack(reader, trees, of(int, attributes.get("n_features_in_")))
-    n_values = found.shape[1]
-    plain = attributes.get("n_outputs_") == 1 and attributes.get("n_classes_") == n_values
+    n_features = of(int, fitted.get("n_features_in_"))
+    found = Trees.unpack(reader, trees, n_features)
+    # scikit-learn compares rows with the forest alone, and walks down its trees without checks.
+    wanted = {"n_features_in_": n_features, "n_outputs_": 1, "n_classes_": found.shape[1]}
+    parts = (fitted, tree) if name in TREE_OF else (fitted,)
+    plain = all(_is(part.get(key), value) for part in parts for key, value in wanted.items())
     n_trees = len(states) if name in TREE_OF else 1
-    if not plain or n_values != n_classes or n_trees != len(found.depth):
+    if not plain or found.shape[1] != n_classes or n_trees != len(found.n_nodes):
         raise AlteredFileError("the forest of the file does not fit its trees or its classes.")
     return StoredForest(found, Recipe(name, parameters, fitted, tree, states))

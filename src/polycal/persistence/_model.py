@@ -108,6 +108,13 @@ def save(model: BaseCalibrator, path: str | os.PathLike) -> None:
 
 def load(path: str | os.PathLike, module: Any, trusted: Sequence[Any]) -> BaseCalibrator:
     """The model of a file; see ``polycal.load``."""
+    try:
+        return _load(path, module, trusted)
+    except RecursionError as error:
+        raise AlteredFileError(f"{path} holds values inside each other without end.") from error
+
+
+def _load(path: str | os.PathLike, module: Any, trusted: Sequence[Any]) -> BaseCalibrator:
     manifest, arrays = read(path)
     keys = ("class", "versions", "parameters", "state", "given", "parent")
     name, _, parameters, state, came, parent = one(manifest, *keys)
@@ -119,6 +126,9 @@ def load(path: str | os.PathLike, module: Any, trusted: Sequence[Any]) -> BaseCa
     if not values.keys() <= known:  # one that came later has its default
         raise AlteredFileError(f"the file has other parameters than {name}.")
     model = CLASSES[name](**values)
+    for setting in ("n_jobs", "verbose"):  # the two that queries use as they are
+        value = getattr(model, setting)
+        require(value is None or isinstance(value, (int, np.integer)), f"{setting} is no number")
     _restore(model, Reader(arrays, 0), state)
     _adopt(model, unpack_parent(plain, parent, Given(len(model.classes_), module, trusted)), came)
     return model
@@ -138,7 +148,10 @@ def _restore(model: BaseCalibrator, reader: Reader, node: Any) -> None:
     if of((int, type(None)), features) is not None:
         model.n_features_in_ = features
     if names is not None:
-        model.feature_names_in_ = of(np.ndarray, reader.value(names))
+        names = of(np.ndarray, reader.value(names))
+        words = names.shape == (features,) and all(type(name) is str for name in names.tolist())
+        require(words, "names of features are none")
+        model.feature_names_in_ = names
     place = unpack_landscape(reader, landscape)
     model._landscape, model.polytopes_ = place, place.polytopes
     model._posterior = unpack_posterior(reader, posterior, place.settings)

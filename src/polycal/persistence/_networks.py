@@ -15,7 +15,7 @@ from ..parents._base import is_a
 from ..parents._hooks import unwrap
 from ..parents._torch import make_plan
 from ._container import NAMES
-from ._errors import UnknownTypeError, WrongModuleError
+from ._errors import AlteredFileError, UnknownTypeError, WrongModuleError
 from ._parameters import pack_parameters, unpack_parameters
 from ._values import Packer, Unpacker, of, one
 
@@ -68,8 +68,13 @@ def unpack_network(reader: Unpacker, node: Any, module: Any) -> Any:
     _, state, *more = one(node, "kind", "state", *keys)
     weights = {}
     for entry in of(list, state):
-        name, dtype, array = of(list, entry)
-        weights[of(str, name)] = (reader.array(array), of(str, dtype))
+        if len(of(list, entry)) != 3:
+            raise AlteredFileError(f"the file holds {str(entry)[:80]} in place of a weight.")
+        name, dtype, array = entry
+        stored = reader.array(array)
+        if stored.dtype.name != ("int16" if of(str, dtype) == "bfloat16" else dtype):
+            raise AlteredFileError(f"the file holds {stored.dtype} where {dtype[:20]} belongs.")
+        weights[of(str, name)] = (stored, dtype)
     if kind == "keras":
         return _keras(module, weights)
     if kind == "torch":
@@ -91,6 +96,8 @@ def _torch(
     reader: Unpacker, module: Any, weights: dict, wrapped: Any, parts: Any, node: Any
 ) -> Any:
     parameters = unpack_parameters(reader, node)
+    if not parameters.keys() <= TorchParent().get_params().keys() - {"module"}:
+        raise AlteredFileError("the file gives parameters to TorchParent that it does not have.")
     if isinstance(module, TorchParent):
         module = (module.encoder, module.head) if of(bool, parts) else module.module
     if of(bool, parts):

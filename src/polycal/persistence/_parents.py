@@ -95,7 +95,10 @@ def _pipeline(reader: Unpacker, node: Any, given: Given) -> tuple[Pipeline, Any]
         raise AlteredFileError("the file gives parameters to a Pipeline that it does not have.")
     pipeline = Pipeline([*of(list, steps), (of(str, name), fitted)], **values)
     if unfitted is not None and unfitted is not fitted:
-        copied = find_family(pipeline).copy(pipeline)
+        try:
+            copied = find_family(pipeline).copy(pipeline)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise AlteredFileError(f"the Pipeline of the file is not whole: {error}") from error
         copied.steps[-1] = (name, unfitted)
         return pipeline, copied
     return pipeline, None

@@ -7,6 +7,7 @@ taken out before, stored as arrays, and put back after they were checked.
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Sequence
 from copy import copy
@@ -28,6 +29,38 @@ TRUSTED = (
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.utils.validation.check_array",
+)
+# Parts of scikit-learn whose estimators a file may hold. Those of the others (support vector
+# machines, clusters, neighbours) look up what the file says in compiled code, without checks.
+PACKAGES = frozenset(
+    [
+        "_loss",
+        "base",
+        "calibration",
+        "compose",
+        "cross_decomposition",
+        "decomposition",
+        "discriminant_analysis",
+        "dummy",
+        "ensemble",
+        "feature_extraction",
+        "feature_selection",
+        "frozen",
+        "impute",
+        "isotonic",
+        "kernel_approximation",
+        "linear_model",
+        "model_selection",
+        "multiclass",
+        "multioutput",
+        "naive_bayes",
+        "neural_network",
+        "pipeline",
+        "preprocessing",
+        "random_projection",
+        "tree",
+        "utils",
+    ]
 )
 BITSETS = ("binned_left_cat_bitsets", "raw_left_cat_bitsets")
 # Stands for a tree that was taken out; the number is its place.
@@ -80,10 +113,10 @@ def unpack_sklearn(reader: Unpacker, node: Any, trusted: Sequence[Any]) -> Any:
         found = Trees.unpack(reader, trees, of(int, n_features))
         sizes = np.array([of(int, size) for size in of(list, n_classes)], dtype=np.intp)
         if found.shape != (len(sizes), sizes.max(initial=0)) or len(of(list, places)) != len(
-            found.depth
+            found.n_nodes
         ):
             raise AlteredFileError("the trees of the file do not fit their classes.")
-        built = found.build(n_features, [sizes] * len(places))
+        built = found.build(n_features, sizes)
         holes |= zip((of(int, place) for place in places), built, strict=True)
     if predictors is not None:
         holes |= {-1 - i: p for i, p in enumerate(_unpack_predictors(reader, predictors))}
@@ -102,15 +135,19 @@ def _load(content: bytes, trusted: Sequence[Any]) -> Any:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             parts = archive.infolist()
-        if any(part.compress_type or part.file_size > len(content) for part in parts):
-            raise AlteredFileError("the file holds a compressed estimator, which polycal never is.")
+            if any(part.compress_type or part.file_size > len(content) for part in parts):
+                raise AlteredFileError(
+                    "the file holds a compressed estimator, which polycal never is."
+                )
+            named = _named(json.loads(archive.read("schema.json")))
         needed = skops.io.get_untrusted_types(data=content)
     except ModelFileError:
         raise
     except Exception as error:  # a crafted archive can raise anything
         raise AlteredFileError(f"the file holds no readable estimator: {error}.") from error
     allowed = [*TRUSTED, *(t if isinstance(t, str) else _name(t) for t in trusted)]
-    unknown = sorted(set(needed) - set(allowed))
+    foreign = {n for n in named if n.startswith("sklearn.") and n.split(".")[1] not in PACKAGES}
+    unknown = sorted({*needed, *foreign} - {*allowed})
     if unknown:
         raise UnknownTypeError(
             f"the model holds {', '.join(unknown)}, which polycal does not know to be safe. If you "
@@ -120,6 +157,16 @@ def _load(content: bytes, trusted: Sequence[Any]) -> Any:
         return skops.io.loads(content, trusted=needed)
     except Exception as error:
         raise AlteredFileError(f"the file holds no readable estimator: {error}.") from error
+
+
+def _named(schema: Any) -> set[str]:
+    """Types that a schema of skops names."""
+    if isinstance(schema, list):
+        return set().union(*map(_named, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = {f"{schema['__module__']}.{schema['__class__']}"} if "__class__" in schema else set()
+    return own.union(*map(_named, schema.values()))
 
 
 def _name(kind: type) -> str:

@@ -60,8 +60,8 @@ WORDS = {
     "bandwidth": ("geodesic", "polytope"),
     "distance": ("geodesic", "euclidean"),
 }
-# More leaves than this in all trees together are no model but a lie about its size.
-MAX_LEAVES = 2**28
+# A count of rows beyond this is none.
+MOST_ROWS = 2**63
 
 
 def pack_fields(packer: Packer, name: str, owner: Any, fields: dict[str, str]) -> dict[str, Any]:
@@ -187,15 +187,21 @@ def _table(reader: Reader, node: Any, start: NDArray) -> Table:
         isinstance(level, np.ndarray) and level.ndim == 1 and level.dtype == object
         for level in levels
     )
+    require(known and all(_is_level(v) for level in levels for v in level), "a level is none")
     columns = np.sort(np.concatenate([parts["numbers"], parts["categories"]]))
     require(np.array_equal(columns, np.arange(len(columns))), "its columns do not add up")
-    require(known and len(levels) == reader.sizes["k"], "a category lacks its levels")
+    require(len(levels) == reader.sizes["k"], "a category lacks its levels")
     require(_within(parts["sometimes"], 0, reader.sizes["n"]), "a number that is missing is not")
     width = [len(level) + 1 for level in levels] + [2] * reader.sizes["o"]
     wanted = np.concatenate([[0], np.cumsum(width, dtype=np.int64)])
     fits = np.array_equal(start, wanted) and np.array_equal(parts["start"], wanted)
     require(fits and reader.sizes.setdefault("l", wanted[-1]) == wanted[-1], "levels do not fit")
     return Table(levels=levels, **parts)
+
+
+def _is_level(value: Any) -> bool:
+    """A value that a column may hold, as ``Packer`` took it."""
+    return value is None or isinstance(value, (bool, int, float, str, np.generic))
 
 
 def _narrow(modes: ActivationModes) -> NDArray:
@@ -220,7 +226,9 @@ def _modes(reader: Reader, node: Any) -> ActivationModes:
         # A negative number is a huge one without its sign.
         unsigned = found.view(np.uint32) if found.dtype == np.int32 else found
         total = int((unsigned.max(axis=0).astype(np.int64) + 1).sum())
-        require(total <= MAX_LEAVES, f"its trees have {total} leaves")
+        # The index takes memory for each. A leaf of the parent takes more than a byte.
+        size = sum(array.nbytes for array in reader.arrays.values())
+        require(total <= size, f"its trees have {total} leaves in {size} bytes")
         reader.arrays[codes["array"]] = found.astype(np.int32, copy=False)
     found = reader.sized(codes, f"{'uint64' if packed else 'int32'} e m")
     stored = ActivationModes(found, tuple(sizes), packed)
@@ -249,7 +257,7 @@ def _kernel(
     counts, prior, n_samples, ratios = one(node, "counts", "prior", "n_samples", "ratios")
     evidence = Evidence(build_index(stored), reader.sized(counts, "float64 e c"))
     prior = reader.sized(prior, "float64 c")
-    require(of(int, n_samples) > 1, "there are no rows")
+    require(1 < of(int, n_samples) < MOST_ROWS, "there are no rows")
     if settings.posterior == "pooled" and settings.distance == "geodesic":
         require(ratios is None, "ratios are not of this posterior")
         return QueryRatios(evidence, prior, n_samples)
@@ -282,7 +290,7 @@ def unpack_posterior(reader: Reader, node: Any, settings: Settings) -> Posterior
     require((gamma is None) == (settings.posterior == "parent"), "gamma is not of this posterior")
     require(gamma is None or of(float, gamma) > 0, "gamma is not above 0")
     require((pool is None) == (settings.posterior == "kernel"), "the pool is not of this posterior")
-    require(of(int, n_rows) > 0, "there are no rows")
+    require(0 < of(int, n_rows) < MOST_ROWS, "there are no rows")
     if pool is not None:
         weights, offset, confidence = one(pool, *POOL, "confidence")
         steps = ConfidenceMap(**reader.fields(confidence, CONFIDENCE))
@@ -311,7 +319,7 @@ def unpack_gate(reader: Reader, node: Any, settings: Settings) -> GaussianGate |
     if settings.gate == "geodesic" and "ceiling" in of(dict, node):  # the head of an encoder
         names = (*names, "ceiling")
     n_samples, *numbers = one(node, *names)
-    require(of(int, n_samples) > 1, "there are no rows")
+    require(1 < of(int, n_samples) < MOST_ROWS, "there are no rows")
     return GATES[settings.gate](n_samples, *(of(float, reader.value(n)) for n in numbers))
 
 

@@ -118,6 +118,20 @@ def ends(start, feature, children):
 
 
 @njit(nogil=True, cache=True)
+def deepest(links):
+    """Steps from the root to the deepest leaf of one tree, where children come after parents."""
+    depth = np.zeros(len(links), np.int64)
+    most = 0
+    for i in range(len(links)):
+        most = max(most, depth[i])
+        for side in range(2):
+            child = links[i, side]
+            if child >= 0:
+                depth[child] = max(depth[child], depth[i] + 1)
+    return most
+
+
+@njit(nogil=True, cache=True)
 def pack(start, feature, threshold, links, nodes):
     m = 0
     for t in range(len(start) - 1):

@@ -144,12 +144,12 @@ class Trees:
         loops.vote(self.feature, self.counts, votes)
         return self.start, nodes, votes
 
-    def build(self, n_features: int, n_classes: list[NDArray]) -> list:
-        """scikit-learn's own trees; ``n_classes`` of each output, for each tree."""
+    def build(self, n_features: int, n_classes: NDArray) -> list:
+        """scikit-learn's own trees; ``n_classes`` of each output."""
         inner = np.cumsum(self.feature >= 0)
         left = np.unpackbits(self.missing_left, count=len(self.threshold)).astype(bool)
         trees = []
-        for t, depth in enumerate(self.depth.tolist()):
+        for t in range(len(self.n_nodes)):
             own = _part(self.start, t)
             first = int(inner[own.start - 1]) if own.start else 0
             inside = slice(first, int(inner[own.stop - 1]))
@@ -169,7 +169,9 @@ class Trees:
                 loops.count(self.counts[outside], self.n_samples[outside], nodes, value)
             if self.impurity is not None:
                 nodes["impurity"] = self.impurity[own]
-            trees.append(build_tree(n_features, n_classes[t], depth, nodes, value))
+            # Not the depth of the file: scikit-learn takes memory for a path of this length.
+            depth = loops.deepest(self.links[own])
+            trees.append(build_tree(n_features, n_classes, depth, nodes, value))
         return trees
 
 

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from ._container import DTYPES, NAMES
 from ._errors import AlteredFileError, UnknownTypeError
 
+# Of an array of texts, each as wide as the longest: 256 MB.
+MOST_CHARACTERS = 2**26
+
 
 class Packer:
     """Collects the arrays of a file; an array that comes twice is stored once."""
@@ -54,12 +57,13 @@ class Packer:
             return {"text": str(value)}
         if isinstance(value, np.generic) and value.dtype in NAMES:
             return {"number": [NAMES[value.dtype], self.value(name, value.item())]}
-        if kind is np.ndarray and value.dtype in NAMES:
+        if kind is np.ndarray and value.dtype.kind in "biuf":
             return self.array(name, value)
         if kind is np.ndarray and value.dtype.kind in "OU":
-            items = [self.value(name, item) for item in value.ravel().tolist()]
-            dtype = "object" if value.dtype.kind == "O" else value.dtype.itemsize // 4
-            return {"objects": [dtype, list(value.shape), items]}
+            width = "object" if value.dtype.kind == "O" else value.dtype.itemsize // 4
+            if width == "object" or width * value.size <= MOST_CHARACTERS:
+                items = [self.value(name, item) for item in value.ravel().tolist()]
+                return {"objects": [width, list(value.shape), items]}
         raise UnknownTypeError(
             f"{name} is {value!r}, of a type that a model file does not hold "
             f"({kind.__module__}.{kind.__qualname__}). Use numbers, strings, lists or arrays."
@@ -73,7 +77,7 @@ class Unpacker:
         self.arrays = arrays
 
     def array(self, node: Any) -> NDArray:
-        found = self.arrays.get(one(node, "array")) if isinstance(node, dict) else None
+        found = self.arrays.get(of(str, one(node, "array")))
         if found is None:
             raise AlteredFileError(f"the file lacks the array {str(node)[:80]}.")
         return found
@@ -114,15 +118,15 @@ class Unpacker:
             return self._objects(*content)
         raise AlteredFileError(f"the file holds an unknown kind of value, {kind[:20]!r}.")
 
-    def _objects(self, dtype: Any, shape: list[int], items: list) -> NDArray:
+    def _objects(self, width: Any, shape: list[int], items: list) -> NDArray:
         values = np.empty(len(items), dtype=object)
         values[:] = [self.value(item) for item in items]
-        if dtype != "object":
-            # Longer texts than the width would be cut.
+        if width != "object":
             longest = max((len(of(str, value)) for value in values), default=0)
-            if of(int, dtype) > max(longest, 1) + 1024:
-                raise ValueError(f"texts of width {dtype}")
-            values = values.astype(f"<U{dtype}")
+            # A shorter width would cut texts; a few bytes of file could ask for all memory.
+            if not (longest <= of(int, width) and width * len(values) <= MOST_CHARACTERS):
+                raise ValueError(f"{len(values)} texts of width {width}")
+            values = values.astype(f"<U{width}")
         return values.reshape(shape)
 
 
@@ -146,7 +150,8 @@ def one(node: Any, *keys: str) -> Any:
 
 
 def _plain(array: NDArray, name: str) -> NDArray:
-    plain = np.ascontiguousarray(array)
+    # A file has one order of bytes.
+    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     if array.ndim == 0:
         plain = plain.reshape(())
     if plain.dtype not in NAMES:

@@ -1,0 +1,59 @@
+"""What goes into a release: package data, one version, and lower bounds that are tested."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import polycal
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# Of no parent, and so in no test of the lowest versions.
+UNTESTED = {"dask[distributed]", "onnx", "onnxruntime"}
+
+
+def test_every_file_of_the_package_goes_into_the_wheel():
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["polycal"]
+    package = ROOT / "src" / "polycal"
+    there = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert there == {p.relative_to(package).as_posix() for q in patterns for p in package.glob(q)}
+    assert "py.typed" in there
+    folders = {path.parent for path in package.rglob("*.py")}
+    assert all((folder / "__init__.py").exists() for folder in folders)
+
+
+def test_one_version():
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited is not None
+    assert polycal.__version__ == PROJECT["project"]["version"] == cited.group(1)
+
+
+def requirements():
+    project, groups = PROJECT["project"], PROJECT["dependency-groups"]
+    yield from project["dependencies"]
+    for extra in project["optional-dependencies"].values():
+        yield from extra
+    yield from groups["test"]
+    yield from groups["parents"]
+
+
+def test_lower_bounds_are_those_that_are_tested():
+    lines = (ROOT / ".ci" / "lowest.txt").read_text().splitlines()
+    lowest = dict(line.split("==") for line in lines if "==" in line)
+    bounds = dict(re.split(r">=|==", r) for r in requirements() if re.search(r">=|==", r))
+    for name, bound in bounds.items():
+        if name not in UNTESTED:
+            assert re.fullmatch(rf"{re.escape(bound)}(\.0)*", lowest[name]), (name, bound)
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "CITATION.cff", "MANIFEST.in"])
+def test_files_of_a_release(name):
+    assert (ROOT / name).read_text().strip()
