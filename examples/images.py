@@ -95,7 +95,7 @@ def main() -> None:
         told = auroc(own, model.score_samples(rows))
         here = mean_max_confidence(model.predict_proba(rows))
         print(f"{name:10}  {sure:.3f}                {here:.3f}           {told:.3f}")
-    _, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    _, axes = plt.subplots(3, 1, figsize=(8, 11), layout="constrained")
     for ax, name in zip(axes, ("cifar100", "svhn", "noise"), strict=True):
         TrustDisplay.from_estimator(model, T["cifar10"], T[name], name=name).plot(ax)
     plt.savefig(args.out, dpi=150)
