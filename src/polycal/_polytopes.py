@@ -67,7 +67,7 @@ class Polytopes:
         missing = np.isnan(numbers)
         if missing.any():
             numbers, observed = np.where(missing, 0.0, numbers), observed * ~missing
-        parts = (counts, numbers, np.zeros(numbers.shape), observed, levels)
+        parts = (counts, numbers, np.empty((0, n_numbers)), observed, levels)
         return _combine(distinct, owner, *parts)
 
     def merge(self, other: Polytopes) -> Polytopes:
@@ -112,7 +112,9 @@ def _combine(
     joined = total(observed)
     center = np.zeros((len(distinct), mean.shape[1]))
     spread = np.zeros(center.shape)
-    _join_moments(mean, variance, observed, owner, joined, center, spread)
+    # A number that a row misses has no weight: then every one is divided by its own.
+    alone = (np.bincount(owner) == 1) & (observed.shape[1] == 1)
+    _join_moments(mean, variance, observed, owner, alone, joined, center, spread)
     return Polytopes(distinct, total(counts), center, spread, joined, total(levels))
 
 
@@ -125,31 +127,43 @@ def _add_rows(values, owner, out):
 
 
 @njit(nogil=True, cache=True)
-def _join_moments(mean, variance, observed, owner, joined, center, spread):
+def _join_moments(mean, variance, observed, owner, alone, joined, center, spread):
     """Weighted mean of the means, and of variances plus squared distances to it.
 
-    A loop, since with embeddings of a thousand numbers each array is half a gigabyte.
+    A loop, since with embeddings of a thousand numbers each array is half a gigabyte; for the
+    same reason what is alone is copied, and rows that do not vary come without a variance.
     """
-    wide = observed.shape[1] > 1
+    n, wide, varies = mean.shape[1], observed.shape[1] > 1, len(variance) > 0
     for i in range(len(owner)):
         r = owner[i]
-        for j in range(mean.shape[1]):
-            center[r, j] += observed[i, j if wide else 0] * mean[i, j]
-    _divide(center, joined)
+        if alone[r]:
+            for j in range(n):
+                center[r, j] = mean[i, j]
+        else:
+            for j in range(n):
+                center[r, j] += observed[i, j if wide else 0] * mean[i, j]
+    _divide(center, joined, alone)
     for i in range(len(owner)):
         r = owner[i]
-        for j in range(mean.shape[1]):
+        if alone[r]:
+            if varies:
+                for j in range(n):
+                    spread[r, j] = variance[i, j]
+            continue
+        for j in range(n):
             away = mean[i, j] - center[r, j]
-            spread[r, j] += observed[i, j if wide else 0] * (variance[i, j] + away * away)
-    _divide(spread, joined)
+            within = variance[i, j] if varies else 0.0
+            spread[r, j] += observed[i, j if wide else 0] * (within + away * away)
+    _divide(spread, joined, alone)
 
 
 @njit(nogil=True, cache=True)
-def _divide(sums, weight):
+def _divide(sums, weight, alone):
     """Sums over their weight; 0 where there is none."""
     wide = weight.shape[1] > 1
     for r in range(sums.shape[0]):
-        for j in range(sums.shape[1]):
-            w = weight[r, j if wide else 0]
-            if w > 0:
-                sums[r, j] /= w
+        if not alone[r]:
+            for j in range(sums.shape[1]):
+                w = weight[r, j if wide else 0]
+                if w > 0:
+                    sums[r, j] /= w

@@ -124,7 +124,11 @@ class TorchIndex(NetworkIndex):
         log_top = log_K.amax(dim=1, keepdim=True)
         log_K -= torch.where(log_top.isfinite(), log_top, 0.0)
         right = self._put(counts)
-        sums = [(log_K * float(e)).exp_() @ right for e in exponents]
+        sums, power, last = [], log_K, 0.0
+        for e in exponents:
+            power = power.mul_(power) if e == 2 * last else (log_K * float(e)).exp_()
+            sums.append(power @ right)
+            last = e
         return torch.stack(sums).cpu().numpy()
 
 

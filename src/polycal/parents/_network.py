@@ -50,12 +50,12 @@ class Rows:
         last = ActivationModes.from_bits([proba > 1.0 / proba.shape[1]])
         codes = np.concatenate([np.concatenate(self._codes), last.codes], axis=1)
         modes = ActivationModes(codes, self._sizes + last.sizes, packed=True)
-        return Reading(modes, proba, np.concatenate(self._seen), labels)
+        return Reading(modes, proba, np.concatenate(self._seen, dtype=np.float64), labels)
 
 
 def flat(values: NDArray) -> NDArray:
-    """One float64 row for each row, a copy: the network may overwrite its own input."""
-    return np.array(values, dtype=np.float64).reshape(len(values), -1)
+    """One row of numbers for each row, a copy: the network may overwrite its own input."""
+    return np.array(values).reshape(len(values), -1)
 
 
 def piece_bits(flat: Any, low: float, high: float | None) -> list[Any]:
