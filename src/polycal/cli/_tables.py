@@ -81,7 +81,10 @@ def features_of(model: Any, table: Any) -> Any:
         raise ValueError(
             f"DATA lacks the column(s) {missing[:10]}; the model was fitted on {names[:20]}."
         )
-    return typed(table[names], category_columns(model))
+    X = typed(table[names], category_columns(model))
+    for name in _native_categories(model):  # the parent looks for the data type
+        X[name] = X[name].astype("category")
+    return X
 
 
 def is_category(column: Any) -> bool:
@@ -124,16 +127,28 @@ def _as_text(column: Any) -> Any:
 
 
 def category_columns(model: Any) -> list[str]:
-    """Columns that the model's first step encodes as categories."""
+    """Columns of text: those that a model of ``polycal fit`` encodes, or the parent itself does."""
     steps = getattr(model.estimator_, "steps", None)
     first = steps[0][1] if steps else None
     if not isinstance(first, ColumnTransformer):
-        return []
+        return _native_categories(model)
     return [
         str(name)
         for step, _, names in first.transformers_
         if step == "categories"
         for name in names
+    ]
+
+
+def _native_categories(model: Any) -> list[str]:
+    """Columns that reach the parent as categories of text, in a model that was fitted in Python."""
+    if hasattr(model.estimator_, "steps"):
+        return []
+    table = model._landscape.table
+    return [
+        str(model.feature_names_in_[j])
+        for j, known in zip(table.categories, table.levels, strict=True)
+        if all(level is None or isinstance(level, str) for level in known)
     ]
 
 
