@@ -17,6 +17,7 @@ from sklearn.datasets import load_wine
 from typer.testing import CliRunner
 
 import polycal
+from polycal._files import whole_file
 from polycal.cli import _predict
 from polycal.cli._app import app
 from polycal.cli._tables import Writer, typed
@@ -218,6 +219,13 @@ def test_output_is_whole_or_not_at_all(folder, model, monkeypatch):
     call("predict", model, folder / "test.csv", "-o", out, "--rows-at-a-time", 5, code=130)
     assert out.read_text() == "older"
     assert sorted(folder.iterdir()) == before
+
+
+def test_error_names_the_file_that_the_user_named(tmp_path):
+    path = tmp_path / "out.csv"
+    with pytest.raises(OSError, match="out.csv") as caught, whole_file(path) as part:
+        raise PermissionError(13, "denied", str(part))
+    assert caught.value.filename == str(path)
 
 
 def test_ctrl_c_leaves_no_half_file(folder, model):
