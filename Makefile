@@ -1,4 +1,4 @@
-# Two commands do everything on a machine that has Python 3.11+ and make:
+# Three commands do everything on a machine that has Python 3.11+ and make:
 #   make demo   the main job: a table, a figure and a report on digits and Gaussian XOR
 #   make test   lint, format, types, tests, and the README's own code
 #   make docs   the site, in docs/_build/html; a warning is an error

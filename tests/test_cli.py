@@ -12,10 +12,12 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.ensemble
 from sklearn.datasets import load_wine
 from typer.testing import CliRunner
 
 import polycal
+from polycal._files import whole_file
 from polycal.cli import _predict
 from polycal.cli._app import app
 from polycal.cli._tables import Writer, typed
@@ -131,7 +133,12 @@ def test_report_explain_info(folder, model):
     text = call("explain", model, folder / "far.csv").stdout
     assert text.count("row ") >= 10
     facts = json.loads(call("info", model, "--json").stdout)
-    assert "alcohol" in facts["columns"]
+    assert facts["columns"] == ["alcohol", "flavanoids", "proline", "region"]
+    assert (facts["features"], facts["training_rows"], facts["calibration_rows"]) == (4, 120, 120)
+    assert facts["parent"] == "Pipeline with RandomForestClassifier"
+    assert facts["false_alarm"] == 0.01
+    assert facts["bytes"] == model.stat().st_size
+    assert sum(facts["priors"].values()) == pytest.approx(1)
     assert "polytopes" in call("info", model).stdout
 
 
@@ -159,6 +166,12 @@ def test_help_has_examples():
             ["fit", "{f}/train.csv", "--target", "grape", "-o", "{f}/x", "--false-alarm", "low"],
             "--false-alarm must be a number",
         ),
+        (
+            ["fit", "{f}/train.csv", "--target", "grape", "-o", "{f}/x", "--weight", "region"],
+            "column 'region' must hold numbers; row 0",
+        ),
+        (["fit", "{f}/head.csv", "--target", "grape", "-o", "{f}/x"], "holds no rows"),
+        (["evaluate", "{m}", "{f}/head.csv", "--target", "grape"], "holds no rows"),
         (["predict", "{f}/none.polycal", "{f}/test.csv", "-o", "{f}/o.csv"], "none.polycal"),
         (["predict", "{f}/test.csv", "{f}/test.csv", "-o", "{f}/o.csv"], "test.csv"),
         (["predict", "{m}", "{f}/test.csv", "-o", "{f}/o.xlsx"], "must end in .csv"),
@@ -183,9 +196,9 @@ def test_errors_are_one_line(folder, model, arguments, message):
     (folder / "train.txt").write_text("x")
     before = sorted(folder.iterdir())
     result = call(*[a.format(f=folder, m=model) for a in arguments], code=2)
-    said = " ".join(result.stderr.split())
-    assert said.startswith("error: ")
-    assert message in said
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1  # one line, however long
+    assert message in result.stderr
     assert "Traceback" not in result.output
     assert sorted(folder.iterdir()) == before
 
@@ -206,6 +219,13 @@ def test_output_is_whole_or_not_at_all(folder, model, monkeypatch):
     call("predict", model, folder / "test.csv", "-o", out, "--rows-at-a-time", 5, code=130)
     assert out.read_text() == "older"
     assert sorted(folder.iterdir()) == before
+
+
+def test_error_names_the_file_that_the_user_named(tmp_path):
+    path = tmp_path / "out.csv"
+    with pytest.raises(OSError, match="out.csv") as caught, whole_file(path) as part:
+        raise PermissionError(13, "denied", str(part))
+    assert caught.value.filename == str(path)
 
 
 def test_ctrl_c_leaves_no_half_file(folder, model):
@@ -247,3 +267,57 @@ def test_text_of_categories():
     assert found["a"].tolist() == ["1", None, "3"]
     assert found["b"].tolist() == ["x", None, "y"]
     assert found["c"].tolist() == ["True", "False", "True"]
+
+
+def test_names_in_brackets_are_not_markup(folder, tmp_path):
+    """rich would take them for styles, or fail."""
+    table = pd.read_csv(folder / "train.csv").rename(columns={"proline": "[/p]"})
+    table["grape"] = table["grape"].replace({"barbera": "[red]b", "nebbiolo": "[/n]"})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    path = tmp_path / "m.polycal"
+    said = call("fit", tmp_path / "t.csv", "--target", "grape", "-o", path, "--drop", "id").stdout
+    assert "[red]b: 0." in said
+    assert "[/n]: 0." in said
+    assert "[/p]" in call("info", path).stdout
+
+
+def test_types_do_not_depend_on_the_piece(folder, tmp_path):
+    """Codes stay text where a piece holds digits only; truth values may miss."""
+    table = pd.read_csv(folder / "train.csv")
+    table["region"] = table["region"].map({"north": "007", "south": "x"})
+    table["dry"] = (table["alcohol"] > 13).astype(object)
+    table.loc[:9, "dry"] = None
+    table.to_csv(tmp_path / "t.csv", index=False)
+    path, out = tmp_path / "m.polycal", tmp_path / "p.csv"
+    arguments = ["--target", "grape", "-o", path, "--drop", "id", "--json"]
+    assert json.loads(call("fit", tmp_path / "t.csv", *arguments).stdout)["categories"] == 1
+    new = pd.concat([table[table["region"] == "007"], table[table["region"] == "x"]])
+    new.to_csv(tmp_path / "new.csv", index=False)
+    call("predict", path, tmp_path / "new.csv", "-o", out)
+    whole = pd.read_csv(out)
+    assert (whole["verdict"] != "out").mean() > 0.9
+    call("predict", path, tmp_path / "new.csv", "-o", out, "--rows-at-a-time", 5)
+    pd.testing.assert_frame_equal(pd.read_csv(out), whole)
+    new.replace({"dry": {True: "TRUE", False: "FALSE"}}).to_csv(tmp_path / "excel.csv", index=False)
+    call("predict", path, tmp_path / "excel.csv", "-o", out)
+    pd.testing.assert_frame_equal(pd.read_csv(out), whole)
+
+
+@pytest.mark.parametrize("kind", ["hgb", "lightgbm"])
+def test_model_of_python_with_categories(folder, tmp_path, kind):
+    """Its columns of text become the pandas categories that the parent was fitted on."""
+    library = pytest.importorskip("lightgbm") if kind == "lightgbm" else sklearn.ensemble
+    parent = (
+        library.LGBMClassifier(n_estimators=10, verbose=-1)
+        if kind == "lightgbm"
+        else library.HistGradientBoostingClassifier(max_iter=10)
+    )
+    names = ["alcohol", "proline", "region"]
+    tables = [pd.read_csv(folder / f"{name}.csv") for name in ("train", "test")]
+    X, X_test = (t[names].assign(region=t["region"].astype("category")) for t in tables)
+    model = polycal.GeodesicCalibrator(parent, calibration="holdout", random_state=0)
+    model.fit(X, tables[0]["grape"]).save(tmp_path / "m.polycal")
+    out = tmp_path / "p.csv"
+    call("predict", tmp_path / "m.polycal", folder / "test.csv", "-o", out)
+    P = pd.read_csv(out).filter(like="p_").to_numpy()
+    np.testing.assert_allclose(P, model.predict_proba(X_test), rtol=1e-9)

@@ -28,6 +28,10 @@ def whole_file(path: Path) -> Iterator[Path]:
         with suppress(FileNotFoundError):
             shutil.copymode(path, part)
         part.replace(path)
+    except OSError as error:
+        if error.filename == str(part):  # again, a name that the user knows
+            error.filename = str(path)
+        raise
     finally:
         part.unlink(missing_ok=True)
     with suppress(OSError):  # make the rename last through a loss of power, where one can

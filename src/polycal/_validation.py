@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Sequence
 from numbers import Integral, Real
 
@@ -65,7 +66,7 @@ def as_floats(values: object, name: str, expected: str) -> NDArray:
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold {expected}; got {values!r}.") from error
+        raise ValueError(f"{name} must hold {expected}; got {reprlib.repr(values)}.") from error
 
 
 def _is_number(value: object) -> bool:

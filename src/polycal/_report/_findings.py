@@ -123,12 +123,20 @@ class Findings:
         raise KeyError((model, metric, rows))
 
 
+def parent_name(model: BaseCalibrator) -> str:
+    """Class of the parent; of a Pipeline, also of its last step."""
+    parent = model.estimator_
+    name = type(parent).__name__
+    steps = getattr(parent, "steps", None)
+    return f"{name} with {type(steps[-1][1]).__name__}" if steps else name
+
+
 def model_facts(model: BaseCalibrator) -> dict[str, str]:
     """What the model is, as a list of names and values."""
     parameters = model.get_params(deep=False)
     return {
         "model": type(model).__name__,
-        "parent": type(model.estimator_).__name__,
+        "parent": parent_name(model),
         "features": str(getattr(model, "n_features_in_", "not a table")),
         "training rows": f"{len(model._landscape.ids):,}",
         "polytopes": f"{len(model.polytopes_):,}",

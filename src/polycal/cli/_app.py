@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -44,8 +45,10 @@ class ParentName(StrEnum):
     mlp = "mlp"
 
 
-Data = Annotated[Path, typer.Argument(help="CSV or Parquet file.", show_default=False)]
-Model = Annotated[Path, typer.Argument(help="Model file.", show_default=False)]
+Data = Annotated[
+    Path, typer.Argument(metavar="DATA", help="CSV or Parquet file.", show_default=False)
+]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.", show_default=False)]
 Target = Annotated[str, typer.Option(help="Column of the labels.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
 Ood = Annotated[
@@ -68,7 +71,7 @@ def fit(
     false_alarm: Annotated[
         str, typer.Option(help='Share of in-distribution rows that may be called out, or "auto".')
     ] = "0.01",
-    seed: Annotated[int, typer.Option(help="Of the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     jobs: Annotated[int, typer.Option(help="Threads; -1 for all cores.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -92,7 +95,7 @@ def fit(
     if as_json:
         return _print_json(facts)
     _facts(facts)
-    say.print(f"Next: polycal predict {output} NEW.csv -o predictions.csv")
+    _say(f"Next: polycal predict {output} NEW.csv -o predictions.csv")
 
 
 @app.command(epilog="polycal predict m.polycal new.csv -o predictions.parquet --keep id")
@@ -145,12 +148,15 @@ def report(
 ) -> None:
     """Write one HTML page that says in plain words where the model can be believed."""
     with _errors():
+        from ._tables import check_output
+
+        check_output(output)
         loaded, X, y, X_ood = _rows(model, data, target, ood)
         from .._report import report as write_report
 
         with say.status("writing the report"):
             path = write_report(loaded, X, y, X_ood, output)
-    say.print(f"Report: {path}")
+    _say(f"Report: {path}")
 
 
 @app.command(epilog="polycal explain m.polycal new.csv --rows 3 --rows 17")
@@ -170,10 +176,10 @@ def explain(
     from ._explain import explain_rows
 
     with _errors():
-        from ._tables import features_of, read_table
+        from ._tables import category_columns, features_of, read_table
 
         loaded = _load(model)
-        table = read_table(data)
+        table = read_table(data, category_columns(loaded))
         found = explain_rows(loaded, features_of(loaded, table), rows, features)
     if as_json:
         return _print_json({"rows": found})
@@ -186,11 +192,9 @@ def info(model: Model, as_json: Json = False) -> None:
     """What a model file holds."""
     with _errors():
         loaded = _load(model)
-        from .._report._findings import model_facts
+        from ._info import facts_for_machines, facts_for_people
 
-        facts: dict[str, Any] = {**model_facts(loaded), "file": f"{model.stat().st_size:,} bytes"}
-        if hasattr(loaded, "feature_names_in_"):
-            facts["columns"] = ", ".join(map(str, loaded.feature_names_in_))
+        facts = (facts_for_machines if as_json else facts_for_people)(loaded, model)
     _print_json(facts) if as_json else _facts(facts)
 
 
@@ -227,11 +231,12 @@ def demo(
         from ._demo import run_demo
 
         path = run_demo(output, say.is_terminal)
-    say.print(f"Report: {path}")
+    _say(f"Report: {path}")
 
 
 def run() -> None:
-    """The application, with one line for errors of use."""
+    """The application; a warning is one line, like an error."""
+    warnings.showwarning = _say_warning
     app()
 
 
@@ -244,12 +249,24 @@ def _errors() -> Any:
     try:
         yield
     except KeyboardInterrupt:
-        say.print("Stopped; nothing was left half written.")
+        _say("Stopped; nothing was left half written.")
         raise typer.Exit(130) from None
     except (OSError, ValueError, TypeError, ImportError, KeyError) as error:
         text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-        say.print(f"error: {' '.join(text.split())}", style="bold red", markup=False)
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            text = f"{error.filename}: {error.strerror}."
+        _say(f"error: {' '.join(text.split())}", "bold red")
         raise typer.Exit(2) from None
+
+
+def _say(text: str, style: str | None = None) -> None:
+    """One line on stderr, however long, with names in brackets as they are."""
+    say.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def _say_warning(message: Any, *_: Any, **__: Any) -> None:
+    """A warning without the place in the code that it came from."""
+    _say(f"note: {' '.join(str(message).split())}", "yellow")
 
 
 def _load(path: Path) -> Any:
@@ -261,13 +278,14 @@ def _load(path: Path) -> Any:
 
 def _rows(model: Path, data: Path, target: str, ood: Path | None) -> tuple[Any, Any, Any, Any]:
     """Model, features, labels, and features of the OOD rows if any."""
-    from ._tables import features_of, labels_of, read_table
+    from ._tables import category_columns, features_of, labels_of, read_table
 
     loaded = _load(model)
+    text = category_columns(loaded)
     with say.status("reading"):
-        table = read_table(data)
+        table = read_table(data, text)
         y = labels_of(loaded, table, target)
-        X_ood = None if ood is None else features_of(loaded, read_table(ood))
+        X_ood = None if ood is None else features_of(loaded, read_table(ood, text))
         return loaded, features_of(loaded, table), y, X_ood
 
 
@@ -280,10 +298,13 @@ def _number(text: str, name: str) -> float:
 
 def _facts(facts: dict[str, Any]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in facts.items():
-        table.add_row(f"[dim]{name}[/dim]", str(value))
+        if isinstance(value, dict):
+            value = ", ".join(f"{key}: {item:.3g}" for key, item in value.items())
+        table.add_row(Text(name, "dim"), Text(str(value)))
     out.print(table)
 
 

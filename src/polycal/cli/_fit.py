@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from .._optional import optional
 from ..estimators import GeodesicCalibrator
-from ._tables import same_type, typed
+from ._tables import is_category, same_type, typed
 
 N_TREES = 300
 # More levels than HistGradientBoosting takes: they are ordered codes to it then.
@@ -47,9 +47,10 @@ def fit_table(
         raise ValueError("no column is left to learn from.")
     X = table[kept]
     X.columns = [str(name) for name in kept]
-    categories = [str(name) for name in kept if table[name].dtype.kind not in "fiub"]
+    categories = [str(name) for name in kept if is_category(table[name])]
     X = typed(X, categories)
     y = labels(table[target])
+    weights = None if weight is None else typed(table[[weight]], [])[weight].to_numpy()
     estimator = make_estimator(parent, X, categories, seed, jobs)
     # Codes of trees stay categories to the density; a network sees a column for each level.
     coded = list(range(len(categories))) if parent != "mlp" else None
@@ -62,7 +63,7 @@ def fit_table(
         random_state=seed,
         verbose=int(show),
     )
-    model.fit(X, y, sample_weight=None if weight is None else table[weight].to_numpy())
+    model.fit(X, y, sample_weight=weights)
     shares = {
         str(c): round(float(p), 4) for c, p in zip(model.classes_, model.priors_, strict=True)
     }

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from .._explanation import EDGE, INSIDE, OUTSIDE
 from .._files import whole_file
 from .._optional import optional
-from ._tables import Writer, check_output, features_of, kind_of, read_pieces
+from ._tables import Writer, category_columns, check_output, features_of, kind_of, read_pieces
 
 
 def predict_file(
@@ -28,7 +28,7 @@ def predict_file(
     ):
         writer = Writer(part, kind)
         try:
-            for table in read_pieces(data, n_rows):
+            for table in read_pieces(data, n_rows, category_columns(model)):
                 if not len(table):
                     continue
                 frame = predict_table(model, table, keep)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,29 @@ def kind_of(path: Path) -> str:
 
 
 def check_output(path: Path) -> None:
-    """There is a folder to write to."""
+    """There is a folder, and one may write to it: to know before the work, not after."""
     if not path.resolve().parent.is_dir():
         raise ValueError(f"the folder {path.parent} of {path} does not exist. Make it first.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name a file in it.")
+    if not os.access(path.resolve().parent, os.W_OK):
+        raise ValueError(f"the folder {path.parent} of {path} may not be written to. Take another.")
 
 
-def read_table(path: Path) -> Any:
-    """The whole file as a pandas frame."""
-    frames = list(read_pieces(path, None))
-    return frames[0]
+def read_table(path: Path, text: Sequence[str] = ()) -> Any:
+    """The whole file as a pandas frame of at least one row."""
+    (table,) = read_pieces(path, None, text)
+    if not len(table):
+        raise ValueError(f"{path} holds no rows.")
+    return table
 
 
-def read_pieces(path: Path, n_rows: int | None) -> Iterator[Any]:
-    """Frames of at most n_rows rows, in order; all at once without n_rows. Text stays text."""
+def read_pieces(path: Path, n_rows: int | None, text: Sequence[str] = ()) -> Iterator[Any]:
+    """Frames of at most n_rows rows, in order; all at once without n_rows.
+
+    CSV has no types: columns named in ``text`` are text even where all of a piece could be
+    numbers, so that a category "007" stays what it is in every piece.
+    """
     pandas = optional("pandas", "cli")
     kind = kind_of(path)
     if not path.is_file():
@@ -45,10 +54,12 @@ def read_pieces(path: Path, n_rows: int | None) -> Iterator[Any]:
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty.")
     if kind == ".csv":
+        # low_memory would guess types piece by piece, inside of one column.
+        options = {"dtype": dict.fromkeys(text, str), "low_memory": False}
         if n_rows is None:
-            yield pandas.read_csv(path)
+            yield pandas.read_csv(path, **options)
         else:
-            with pandas.read_csv(path, chunksize=n_rows) as pieces:
+            with pandas.read_csv(path, chunksize=n_rows, **options) as pieces:
                 yield from pieces
         return
     parquet = optional("pyarrow.parquet", "cli")
@@ -70,7 +81,18 @@ def features_of(model: Any, table: Any) -> Any:
         raise ValueError(
             f"DATA lacks the column(s) {missing[:10]}; the model was fitted on {names[:20]}."
         )
-    return typed(table[names], category_columns(model))
+    X = typed(table[names], category_columns(model))
+    for name in _native_categories(model):  # the parent looks for the data type
+        X[name] = X[name].astype("category")
+    return X
+
+
+def is_category(column: Any) -> bool:
+    """Neither numbers nor truth values, with or without missing ones."""
+    pandas = optional("pandas", "cli")
+    if column.dtype.kind in "fiub":
+        return False
+    return pandas.api.types.infer_dtype(column, skipna=True) != "boolean"
 
 
 def typed(table: Any, categories: list[str]) -> Any:
@@ -105,16 +127,28 @@ def _as_text(column: Any) -> Any:
 
 
 def category_columns(model: Any) -> list[str]:
-    """Columns that the model's first step encodes as categories."""
+    """Columns of text: those that a model of ``polycal fit`` encodes, or the parent itself does."""
     steps = getattr(model.estimator_, "steps", None)
     first = steps[0][1] if steps else None
     if not isinstance(first, ColumnTransformer):
-        return []
+        return _native_categories(model)
     return [
         str(name)
         for step, _, names in first.transformers_
         if step == "categories"
         for name in names
+    ]
+
+
+def _native_categories(model: Any) -> list[str]:
+    """Columns that reach the parent as categories of text, in a model that was fitted in Python."""
+    if hasattr(model.estimator_, "steps"):
+        return []
+    table = model._landscape.table
+    return [
+        str(model.feature_names_in_[j])
+        for j, known in zip(table.categories, table.levels, strict=True)
+        if all(level is None or isinstance(level, str) for level in known)
     ]
 
 
