@@ -71,8 +71,8 @@ changed = {
 }
 scores = [model.score_samples(Z) for Z in changed.values()]
 _, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
-ax.boxplot(scores, orientation="horizontal", tick_labels=list(changed))
-ax.axvline(model.log_floor_, color="0.5", ls="--", lw=1)
-ax.text(model.log_floor_, 0.45, " floor", color="0.4", va="bottom")
-ax.invert_yaxis()
-ax.set(xlabel="log f: to the right is more familiar")
+ax.boxplot(scores)
+ax.set_xticks(range(1, len(changed) + 1), list(changed))
+ax.axhline(model.log_floor_, color="0.5", ls="--", lw=1)
+ax.text(0.52, model.log_floor_, "floor", color="0.4", va="bottom")
+ax.set(ylabel="log f: higher is more familiar")
