@@ -114,7 +114,11 @@ def make_noise(n: int, side: int, generator: torch.Generator) -> Tensor:
 
 
 def raise_confidence(
-    model: nn.Module, x: Tensor, radius: float = ATTACK_RADIUS, steps: int = ATTACK_STEPS
+    model: nn.Module,
+    x: Tensor,
+    generator: torch.Generator,
+    radius: float = ATTACK_RADIUS,
+    steps: int = ATTACK_STEPS,
 ) -> Tensor:
     """The neighbour of x (each pixel within ``radius``) that the model is most sure of.
 
@@ -124,7 +128,8 @@ def raise_confidence(
     training = model.training
     model.eval()
     low, high = (x - radius).clamp(0, 1), (x + radius).clamp(0, 1)
-    moved = low + (high - low) * torch.rand_like(x)
+    start = torch.rand(x.shape, device=x.device, generator=generator)
+    moved = low + (high - low) * start
     for _ in range(steps):
         moved = moved.detach().requires_grad_()
         (slope,) = torch.autograd.grad(confidence_loss(model(moved)), moved)
@@ -208,7 +213,8 @@ def _others(
         )
         return augment(outliers[places], flip, generator).float() / 255
     if loss == "acet":
-        return raise_confidence(model, make_noise(max(2, batch // 4), side, generator))
+        noise = make_noise(max(2, batch // 4), side, generator)
+        return raise_confidence(model, noise, generator)
     return None
 
 
