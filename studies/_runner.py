@@ -29,6 +29,7 @@ from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
 from benchmarks._protocol import versions
+from polycal._files import whole_file
 
 Cell = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
@@ -254,12 +255,8 @@ def cell_name(cell: Cell) -> str:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """The whole file or none of it, also when the process or the machine stops."""
     data = content.encode() if isinstance(content, str) else content
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with open(part, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    with whole_file(path) as part:
+        part.write_bytes(data)
 
 
 def fresh_folder(path: Path) -> Path:

@@ -25,6 +25,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from polycal._files import whole_file
+
 TABLE = Path(__file__).parent / "cc18.csv"
 
 
@@ -167,11 +169,9 @@ def download(names: list[str], target: Path) -> list[str]:
         except Exception as error:  # a set that cannot be had must not stop the others
             lines.append(f"refused {name}: {type(error).__name__}: {error}")
             continue
-        part = path.with_suffix(".part")
         target.mkdir(parents=True, exist_ok=True)
-        with open(part, "wb") as file:
+        with whole_file(path) as part, open(part, "wb") as file:
             np.savez_compressed(file, **arrays, sha256=np.array(sha256))
-        os.replace(part, path)
         lines.append(f"taken   {name}: {words}; sha256 {sha256}")
     return lines
 
@@ -198,9 +198,8 @@ def _encode(bunch) -> tuple[NDArray, NDArray, dict[str, NDArray]]:
 
 def _put(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_bytes(content)
-    os.replace(part, path)
+    with whole_file(path) as part:
+        part.write_bytes(content)
 
 
 def main(argv: list[str] | None = None) -> int:

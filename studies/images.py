@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from polycal._files import whole_file
 from polycal._optional import optional
 
 from .data import cache
@@ -222,9 +223,8 @@ def import_folder(source: Path, target: Path) -> list[str]:
             continue
         target.mkdir(parents=True, exist_ok=True)
         for path in files:
-            part = target / f"{path.name}.part"
-            part.write_bytes(path.read_bytes())
-            os.replace(part, target / path.name)
+            with whole_file(target / path.name) as part:
+                part.write_bytes(path.read_bytes())
         lines.append(f"taken   {name}")
     if not lines:
         raise SystemExit(f"{source} holds none of {', '.join(SIZES)}")

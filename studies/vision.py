@@ -30,6 +30,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks._protocol import SMALLEST
 from polycal import PAPER, GeodesicCalibrator, TorchParent
+from polycal._files import whole_file
 from polycal.metrics import (
     auroc,
     expected_calibration_error,
@@ -186,10 +187,8 @@ def place_of(cell: Cell, options: Options, loss: str) -> Path:
 def keep(place: Path, name: str, arrays: dict[str, NDArray]) -> None:
     """Arrays as float16 (labels as they are), the whole file or none."""
     small = {k: v.astype(np.float16) if v.dtype.kind == "f" else v for k, v in arrays.items()}
-    part = place / f"{name}.part"
-    with open(part, "wb") as file:
+    with whole_file(place / name) as part, open(part, "wb") as file:
         np.savez(file, **small)
-    part.replace(place / name)
 
 
 def load(place: Path, name: str, *keys: str) -> dict[str, NDArray]:
@@ -237,9 +236,8 @@ def run_training(cell: Cell, options: Options) -> list[dict]:
         compiled=options.extra.get("compile", False),
     )
     seconds = {"train": _now(device) - start}
-    part = place / "model.pt.part"
-    torch.save(model.state_dict(), part)
-    part.replace(place / "model.pt")
+    with whole_file(place / "model.pt") as part:
+        torch.save(model.state_dict(), part)
 
     embeddings, logits = {}, {}
     pixels = {"cal": problem.cal[0], **problem.tests}
