@@ -15,6 +15,7 @@ from polycal._density import Density
 from polycal._polytopes import Polytopes
 from polycal._types import ActivationModes, Reading
 from polycal.estimators import _landscape
+from polycal.kernels import KernelIndex, build_index
 from polycal.parents import _network
 
 
@@ -36,6 +37,17 @@ def no_confidence_levels() -> Iterator[None]:
 
 
 @contextmanager
+def labels_by_all_layers() -> Iterator[None]:
+    """Labels are weighed by all groups of the modes, as neighbours are."""
+
+    def plain(modes: ActivationModes, device: str | None = None, **unused: bool) -> KernelIndex:
+        return build_index(modes, device)
+
+    with _swapped(_landscape, "build_index", plain):
+        yield
+
+
+@contextmanager
 def no_output_layer() -> Iterator[None]:
     """The modes of a network are its hidden layers only; reading rows must happen inside."""
     read = _network.Rows.reading
@@ -46,7 +58,7 @@ def no_output_layer() -> Iterator[None]:
         codes = np.ascontiguousarray(modes.codes[:, : modes.column_ranges[-1][0]])
         return replace(reading, modes=ActivationModes(codes, modes.sizes[:-1], modes.packed))
 
-    with _swapped(_network.Rows, "reading", without_last):
+    with _swapped(_network.Rows, "reading", without_last), labels_by_all_layers():
         yield
 
 

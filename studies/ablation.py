@@ -65,6 +65,9 @@ CHANGES = {
     "posterior parent": Change({"posterior": "parent"}, shapes_gate=False),
     "gamma by ECE": Change({"scoring": "ece"}, shapes_gate=False),
     "no confidence levels": Change(hook=_hooks.no_confidence_levels, shapes_gate=False),
+    "labels by all layers": Change(
+        hook=_hooks.labels_by_all_layers, shapes_gate=False, parents=("network",)
+    ),
     "no output layer": Change(hook=_hooks.no_output_layer, parents=("network",)),
     "variance prior, mean": Change(hook=partial(_hooks.variance_prior, _hooks.mean_variance)),
     "variance prior, median": Change(hook=partial(_hooks.variance_prior, _hooks.median_variance)),

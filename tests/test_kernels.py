@@ -55,6 +55,7 @@ INDEXES = {
     "torch": lambda modes: TorchIndex(modes, "cpu"),  # the code of the GPU
 }
 BITS = ("network", "torch")
+PARTS = (slice(80), slice(80, None))  # stored modes and queries
 
 
 def modes_for(kind, rng, n):
@@ -171,6 +172,32 @@ def test_fast_paths_equal_the_reference(kind, memory, n_jobs):
     assert_array_equal(both.sums, sums)
     expected = [reference.class_sums(K, counts, e) for e in exponents]
     assert_allclose(sums, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", BITS)
+def test_labels_by_the_hidden_layers_and_neighbours_by_all_in_one_look(kind):
+    rng = np.random.default_rng(3)
+    layers = [rng.random((120, size)) < 0.5 for size in (7, 300, 3)]
+    stored, queries = (ActivationModes.from_bits([b[rows] for b in layers]) for rows in PARTS)
+    hidden, asked = (ActivationModes.from_bits([b[rows] for b in layers[:2]]) for rows in PARTS)
+    gaussians, X = random_gaussians(rng, 80, 3), rng.normal(size=(40, 3))
+    counts, exponents = rng.uniform(0.5, 3, (80, 4)), np.array([2.0, 4.0, 40.0])
+    device = {"device": "cpu"} if kind == "torch" else {}
+    index = build_index(stored, **device, hidden_labels=True)
+    search = Search(gaussians, 10, counts=counts, exponents=exponents)
+    near = index.nearest(queries, X, search, EFFORT)
+    K = reference.similarity(queries, stored)
+    similarity, order = reference.nearest(K, all_log_densities(gaussians, X), 10)
+    assert_array_equal(near.index, order)
+    assert_allclose(near.similarity, similarity, atol=1e-12)
+    expected = [
+        reference.class_sums(reference.similarity(asked, hidden), counts, e) for e in exponents
+    ]
+    assert_allclose(near.sums, expected, rtol=1e-9)
+    assert_array_equal(near.sums, index.class_sums(queries, counts, exponents, EFFORT))
+    assert_array_equal(
+        index.similarity(queries, EFFORT), INDEXES[kind](stored).similarity(queries, EFFORT)
+    )
 
 
 @pytest.mark.parametrize("kind", INDEXES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from polycal import GeodesicCalibrator, _posterior
+from polycal._types import ActivationModes
 from polycal.estimators import _landscape
+from polycal.kernels import Effort
+from polycal.kernels import _reference as reference
 from polycal.parents import _network
 from studies import _hooks, ablation, data, openml_cc18
 from studies._cc18_report import improvement
@@ -305,6 +309,21 @@ def test_without_the_output_layer_one_group_is_gone():
     assert modes.sizes == (3,)
     np.testing.assert_array_equal(next(modes.groups()).astype(bool), hidden)
     assert rows.reading(proba).modes.sizes == (3, 2)
+
+
+def test_labels_by_all_layers_weighs_as_the_neighbours_do():
+    rng = np.random.default_rng(0)
+    modes = ActivationModes.from_bits([rng.random((9, 5)) < 0.5, rng.random((9, 2)) < 0.5])
+    counts, exponent = np.eye(9), np.array([3.0])
+    sums = {}
+    for name, hook in (("all", _hooks.labels_by_all_layers), ("hidden", nullcontext)):
+        with hook():
+            index = _landscape.build_index(modes, hidden_labels=True)
+        sums[name] = index.class_sums(modes, counts, exponent, Effort())[0]
+    np.testing.assert_allclose(sums["all"], reference.similarity(modes, modes) ** 3, rtol=1e-9)
+    first = next(modes.groups())
+    alike = (first[:, None] == first[None]).mean(axis=2)
+    np.testing.assert_allclose(sums["hidden"], alike**3, rtol=1e-9)
 
 
 def test_hooks_are_undone_after_an_error():

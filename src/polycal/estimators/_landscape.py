@@ -69,7 +69,9 @@ class Landscape:
         polytopes = Polytopes.from_groups(distinct, owner, X, *parts)
         prior = np.bincount(rows.y, rows.weight, s.n_classes) / rows.weight.sum()
         by_query = s.posterior == "pooled" and s.distance == "geodesic"
-        evidence = Evidence(build_index(polytopes.modes, s.effort.device), polytopes.counts)
+        # The query's own labels are a second witness beside the parent: without its verdict.
+        index = build_index(polytopes.modes, s.effort.device, hidden_labels=by_query)
+        evidence = Evidence(index, polytopes.counts)
         kernel = (QueryRatios if by_query else PolytopeRatios)(
             evidence, prior, n_samples or len(rows)
         )
@@ -92,7 +94,8 @@ class Landscape:
         counts = np.zeros((len(distinct), self.settings.n_classes))
         np.add.at(counts, (owner, rows.y), rows.weight)
         more_modes = evidence.index.modes.append(distinct)
-        index = build_index(more_modes, self.settings.effort.device)
+        device, hidden = self.settings.effort.device, evidence.index.hidden_labels
+        index = build_index(more_modes, device, hidden_labels=hidden)
         more = Evidence(index, np.concatenate([evidence.counts, counts]))
         landscape = replace(self, kernel=replace(self.kernel, evidence=more))
         return landscape, len(self.polytopes) + owner

@@ -23,8 +23,15 @@ __all__ = [
 ]
 
 
-def build_index(modes: ActivationModes, device: str | None = None) -> KernelIndex:
-    """The exact index for these modes: packed bits (here or on a torch device) or leaves."""
+def build_index(
+    modes: ActivationModes, device: str | None = None, *, hidden_labels: bool = False
+) -> KernelIndex:
+    """The exact index for these modes: packed bits (here or on a torch device) or leaves.
+
+    With ``hidden_labels`` a network's class sums leave out its output layer.
+    """
     if not modes.packed:
         return ForestIndex(modes)
-    return NetworkIndex(modes) if device is None else TorchIndex(modes, device)
+    if device is None:
+        return NetworkIndex(modes, hidden_labels)
+    return TorchIndex(modes, device, hidden_labels)

@@ -40,6 +40,8 @@ class Search:
 class KernelIndex(ABC):
     """Stored modes, arranged for fast comparison with query modes."""
 
+    hidden_labels = False  # whether class sums leave out a network's output layer
+
     def __init__(self, modes: ActivationModes):
         self.modes = modes
 

@@ -1,5 +1,8 @@
 """Bits packed by layer: XOR and popcount, then the product over layers.
 
+The output layer is the last one. Labels may be weighed without it: the product of the hidden
+layers is on the way to K, so both come from one look.
+
 Stored modes lie in tiles, word by word, so that the inner loop runs over the stored
 modes of a tile and vectorises with no sum across lanes.
 """
@@ -18,13 +21,15 @@ from ._base import KernelIndex, Search
 from ._select import select_row
 
 TILE = 128
+ALL, HIDDEN, OUTPUT = slice(None), slice(-1), slice(-1, None)
 
 
 class NetworkIndex(KernelIndex):
-    """Exact layer product over packed bits."""
+    """Exact layer product over packed bits; with ``hidden_labels``, class sums by hidden layers."""
 
-    def __init__(self, modes: ActivationModes):
+    def __init__(self, modes: ActivationModes, hidden_labels: bool = False):
         super().__init__(modes)
+        self.hidden_labels = hidden_labels and len(modes.sizes) > 1
         n_stored, n_words = modes.codes.shape
         n_tiles = -(-n_stored // TILE)
         padded = np.zeros((n_tiles * TILE, n_words), dtype=np.uint64)
@@ -35,21 +40,33 @@ class NetworkIndex(KernelIndex):
         self._ranges = np.array(modes.column_ranges)
         self._sizes = np.array(modes.sizes, dtype=float)
 
-    def _similarity_block(self, queries: ActivationModes) -> NDArray:
+    def _matches(self, queries: ActivationModes, layers: slice) -> NDArray:
+        """Product of the numbers of equal bits in these layers, shape (q, p)."""
         matches = np.empty((len(queries), len(self._tiles), TILE))
-        _layer_product(queries.codes, self._tiles, self._ranges, self._sizes, matches)
-        matches /= self.modes.n_paths
+        ranges, sizes = self._ranges[layers], self._sizes[layers]
+        _layer_product(queries.codes, self._tiles, ranges, sizes, matches)
         return matches.reshape(len(queries), -1)[:, : len(self.modes)]
 
+    def _similarity_block(self, queries: ActivationModes) -> NDArray:
+        K = self._matches(queries, ALL)
+        K /= self.modes.n_paths
+        return K
+
     def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
-        K = self._similarity_block(queries)
+        if self.hidden_labels:
+            labels_by = self._matches(queries, HIDDEN)
+            K = self._matches(queries, OUTPUT)
+            K *= labels_by
+            K /= self.modes.n_paths
+        else:
+            labels_by = K = self._similarity_block(queries)
         sim = np.empty((len(K), search.k))
         ids = np.empty((len(K), search.k), dtype=np.int64)
         near = K[:, : search.among]
         _select_rows(near, search.fill, X, search.density.parts, sim, ids)
         if search.counts is None:
             return Near(sim, ids)
-        return Near(sim, ids, _power_sums(K, search.counts, search.exponents))
+        return Near(sim, ids, _power_sums(labels_by, search.counts, search.exponents))
 
     def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
         return 8.0 * (3 * len(self.modes) + len(exponents) * counts.shape[1])
@@ -57,11 +74,13 @@ class NetworkIndex(KernelIndex):
     def _class_sums_block(
         self, queries: ActivationModes, counts: NDArray, exponents: NDArray
     ) -> NDArray:
+        if self.hidden_labels:
+            return _power_sums(self._matches(queries, HIDDEN), counts, exponents)
         return _power_sums(self._similarity_block(queries), counts, exponents)
 
 
 def _power_sums(K: NDArray, counts: NDArray, exponents: NDArray) -> NDArray:
-    """sum_s (K / max K)^exponent counts[s] for each exponent."""
+    """sum_s (K / max K)^exponent counts[s] for each exponent; the scale of K cancels."""
     with np.errstate(divide="ignore"):
         log_K = np.log(K)
     log_K[:, counts.sum(axis=1) == 0] = -np.inf

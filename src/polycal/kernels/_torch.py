@@ -18,7 +18,7 @@ from .._blocks import map_blocks
 from .._optional import optional
 from .._types import ActivationModes, Near
 from ._base import Effort, Search
-from ._network import NetworkIndex
+from ._network import ALL, HIDDEN, OUTPUT, NetworkIndex
 from ._select import select_row
 
 
@@ -28,8 +28,8 @@ class TorchIndex(NetworkIndex):
     A copy that is loaded on a machine without that device computes on the CPU.
     """
 
-    def __init__(self, modes: ActivationModes, device: str):
-        super().__init__(modes)
+    def __init__(self, modes: ActivationModes, device: str, hidden_labels: bool = False):
+        super().__init__(modes, hidden_labels)
         self.device = device
         self._layers: list[Any] | None = None
 
@@ -48,20 +48,23 @@ class TorchIndex(NetworkIndex):
         """Bits of each layer as -1 and 1, float32."""
         return [self._put(bits).float().mul_(2).sub_(1) for bits in modes.groups()]
 
-    def _pairs(self, queries: ActivationModes) -> Any:
-        """K of one block as a tensor, shape (q, p)."""
+    def _equal_bits(self, signs: list[Any], layers: slice) -> Any:
+        """Product of the numbers of equal bits in these layers, a tensor of shape (q, p)."""
         torch = optional("torch", "torch")
         if self._layers is None:
             self._layers = self._signs(self.modes)
+        parts = zip(self.modes.sizes[layers], signs[layers], self._layers[layers], strict=True)
         product = None
         with torch.no_grad():
-            for size, left, right in zip(
-                self.modes.sizes, self._signs(queries), self._layers, strict=True
-            ):
+            for size, left, right in parts:
                 equal = (left @ right.T).add_(size).mul_(0.5)
                 product = equal.double() if product is None else product.mul_(equal)
         assert product is not None
-        return product.div_(self.modes.n_paths)
+        return product
+
+    def _pairs(self, queries: ActivationModes) -> Any:
+        """K of one block as a tensor, shape (q, p)."""
+        return self._equal_bits(self._signs(queries), ALL).div_(self.modes.n_paths)
 
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         if not self._there:
@@ -93,7 +96,12 @@ class TorchIndex(NetworkIndex):
     def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
         if not self._there:
             return super()._look_block(queries, X, search)
-        K = self._pairs(queries)
+        signs = self._signs(queries)
+        if self.hidden_labels:
+            labels_by = self._equal_bits(signs, HIDDEN)
+            K = self._equal_bits(signs, OUTPUT).mul_(labels_by).div_(self.modes.n_paths)
+        else:
+            labels_by = K = self._equal_bits(signs, ALL).div_(self.modes.n_paths)
         # Only those that reach the k-th highest similarity leave the device; the tie rule is
         # the CPU's own.
         near = K[:, : search.among]
@@ -107,13 +115,16 @@ class TorchIndex(NetworkIndex):
         _select_candidates(start, similar, place, search.fill, X, parts, sim, ids)
         if search.counts is None:
             return Near(sim, ids)
-        return Near(sim, ids, self._power_sums(K, search.counts, search.exponents))
+        return Near(sim, ids, self._power_sums(labels_by, search.counts, search.exponents))
 
     def _class_sums_block(
         self, queries: ActivationModes, counts: NDArray, exponents: NDArray
     ) -> NDArray:
         if not self._there:
             return super()._class_sums_block(queries, counts, exponents)
+        if self.hidden_labels:
+            hidden = self._equal_bits(self._signs(queries), HIDDEN)
+            return self._power_sums(hidden, counts, exponents)
         return self._power_sums(self._pairs(queries), counts, exponents)
 
     def _power_sums(self, K: Any, counts: NDArray, exponents: NDArray) -> NDArray:

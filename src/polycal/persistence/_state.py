@@ -132,6 +132,7 @@ def pack_landscape(packer: Packer, place: Landscape) -> dict[str, Any]:
             "prior": packer.array("evidence.prior", place.kernel.prior),
             "n_samples": int(place.kernel.n_samples),
             "ratios": None if ratios is None else packer.array("evidence.ratios", ratios),
+            "hidden_labels": evidence.index.hidden_labels,
         },
         **pack_fields(packer, "rows", place, LANDSCAPE),
     }
@@ -254,8 +255,12 @@ def _polytopes(reader: Reader, node: Any, stored: ActivationModes) -> Polytopes:
 def _kernel(
     reader: Reader, node: Any, stored: ActivationModes, settings: Settings
 ) -> QueryRatios | PolytopeRatios:
-    counts, prior, n_samples, ratios = one(node, "counts", "prior", "n_samples", "ratios")
-    evidence = Evidence(build_index(stored), reader.sized(counts, "float64 e c"))
+    node = {"hidden_labels": False, **of(dict, node)}  # the first files weighed by all layers
+    names = ("counts", "prior", "n_samples", "ratios", "hidden_labels")
+    counts, prior, n_samples, ratios, hidden = one(node, *names)
+    require(not of(bool, hidden) or len(stored.sizes) > 1, "there are no hidden layers")
+    index = build_index(stored, hidden_labels=hidden)
+    evidence = Evidence(index, reader.sized(counts, "float64 e c"))
     prior = reader.sized(prior, "float64 c")
     require(1 < of(int, n_samples) < MOST_ROWS, "there are no rows")
     if settings.posterior == "pooled" and settings.distance == "geodesic":
