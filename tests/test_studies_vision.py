@@ -233,6 +233,20 @@ def test_claims_follow_the_figures():
     assert not worse["ResNet-18"].holds
 
 
+def test_time_is_a_ratio_to_one_pass_of_the_network(tmp_path):
+    frame = toy_frame()
+    row = {"stage": "score", "id": "cifar10", "encoder": "resnet18", "method": "kdn", "rep": 0}
+    parts = {"fit": 1.0, "predict": 0.5, "forward": 2.0}
+    rows = [{**row, "metric": f"kdn {k} seconds", "value": v} for k, v in parts.items()]
+    whole = pd.concat([frame, pd.DataFrame(rows).assign(machine="a GPU")])
+    (claim,) = (c for name, c in verdicts(whole).items() if name.startswith("fit and answers"))
+    assert claim.holds
+    assert "CIFAR-10 0.75" in claim.found
+    text = _vision_report.write_tables(whole, tmp_path).read_text()
+    assert "## Seconds on a GPU" in text
+    assert "| CIFAR-10 | kdn | 1.00 | 0.50 | 2.00 |" in text
+
+
 def test_tables_show_mean_deviation_and_the_papers_figure(tmp_path):
     text = _vision_report.write_tables(toy_frame(), tmp_path).read_text()
     assert "| CIFAR-10 | SVHN | OCE | ours | 0.5100 +- 0.0141 | **0.1100 +- 0.0141** |" in text

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
@@ -86,6 +87,7 @@ def fit_posterior(
     train_prior: NDArray,
     prior: NDArray,
     n_rows: int,
+    n_jobs: int | None = None,
 ) -> Posterior:
     """Choose gamma (unless given) and the pool by their loss on the calibration rows.
 
@@ -111,8 +113,14 @@ def fit_posterior(
             loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return pool, float(loss)
 
+    def losses(gammas: NDArray) -> NDArray:
+        """In threads: NumPy's loops, which fit a pool, release the interpreter lock."""
+        jobs = min(effective_n_jobs(n_jobs), len(gammas))
+        judged = Parallel(jobs, require="sharedmem")(delayed(judge)(p) for p in kernel(gammas))
+        return np.array([loss for _, loss in judged])
+
     if gamma is None:
-        gamma = choose_gamma(lambda gammas: np.array([judge(p)[1] for p in kernel(gammas)]))
+        gamma = choose_gamma(losses)
     best = judge(kernel(np.array([gamma]))[0])[0]
     fitted_prior = held_prior if pooled else train_prior
     return Posterior(gamma, best, train_prior, fitted_prior, prior, n_rows)
@@ -141,15 +149,23 @@ def fit_pool(views: NDArray, y: NDArray, weight: NDArray, prior: NDArray) -> tup
     target = np.tile(prior / (n_samples + 1.0), (n_samples, 1))
     target[np.arange(n_samples), y] += n_samples / (n_samples + 1.0)
     row_weight = (weight / weight.sum())[:, None]
+    target *= row_weight
+    columns = flat.reshape(n_weights, -1)
     free = np.tile([view == "p" for view in VIEWS], n_sources)
     precision = FREE_PRECISION / n_samples * np.append(free, np.ones(n_classes))
 
     def loss(theta: NDArray) -> tuple[float, NDArray]:
-        log_p = _combine(theta[:n_weights], theta[n_weights:], flat)
-        residual = row_weight * (np.exp(log_p) - target)
-        value = -(row_weight * target * log_p).sum() + 0.5 * (precision * theta**2).sum()
-        slope = np.append(np.tensordot(flat, residual, axes=2), residual.sum(axis=0))
-        return value, slope + precision * theta
+        # As log_softmax and its slope, in few passes over memory: most of a fit is spent here.
+        z = (theta[:n_weights] @ columns).reshape(n_samples, n_classes)
+        z += theta[n_weights:]
+        z -= z.max(axis=1, keepdims=True)
+        residual = np.exp(z)
+        total = residual.sum(axis=1, keepdims=True)
+        value = np.vdot(row_weight, np.log(total)) - np.vdot(target, z)
+        residual *= row_weight / total
+        residual -= target
+        slope = np.append(columns @ residual.ravel(), residual.sum(axis=0))
+        return value + 0.5 * (precision * theta**2).sum(), slope + precision * theta
 
     start = np.zeros(n_weights + n_classes)
     start[:n_weights:n_views] = 1.0 / n_sources
