@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.utils import gen_batches
 
 from ._confidence import ConfidenceMap, fit_confidence
+from ._newton import minimize_convex
 from ._smoothing import choose_gamma
 from .metrics import expected_calibration_error
 
@@ -19,6 +19,7 @@ from .metrics import expected_calibration_error
 VIEWS = ("log p", "-log(1 - p)", "p")
 # Precision of the Gaussian prior on the pool's free terms: one unit of log odds.
 FREE_PRECISION = 1.0
+BLOCK = 2**14  # numbers of one view that are worked on together
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,6 @@ def fit_posterior(
     train_prior: NDArray,
     prior: NDArray,
     n_rows: int,
-    n_jobs: int | None = None,
 ) -> Posterior:
     """Choose gamma (unless given) and the pool by their loss on the calibration rows.
 
@@ -100,24 +100,26 @@ def fit_posterior(
         pool, _ = fit_pool(parent[None], y, weight, train_prior)
         return Posterior(None, pool, train_prior, held_prior, prior, n_rows)
 
-    def judge(proba: NDArray) -> tuple[Pool | None, float]:
+    def judge(proba: NDArray, near: Pool | None = None) -> tuple[Pool | None, float]:
         """The pool for one gamma's kernel posterior, and the loss to choose gamma by."""
         views = views_of(proba, train_prior, n_rows)
         pool = None
         loss = -np.average(views[0, np.arange(len(y)), y], weights=weight)
         if pooled:
             sources = np.stack([parent, views])
-            pool, loss = fit_pool(sources, y, weight, train_prior)
+            pool, loss = fit_pool(sources, y, weight, train_prior, near)
         if scoring == "ece":
             log_pi = views[0] if pool is None else pool(sources)
             loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return pool, float(loss)
 
     def losses(gammas: NDArray) -> NDArray:
-        """In threads: NumPy's loops, which fit a pool, release the interpreter lock."""
-        jobs = min(effective_n_jobs(n_jobs), len(gammas))
-        judged = Parallel(jobs, require="sharedmem")(delayed(judge)(p) for p in kernel(gammas))
-        return np.array([loss for _, loss in judged])
+        """Neighbours on the grid have similar pools: each starts where the one before ended."""
+        found, pool = [], None
+        for proba in kernel(gammas):
+            pool, loss = judge(proba, pool)
+            found.append(loss)
+        return np.array(found)
 
     if gamma is None:
         gamma = choose_gamma(losses)
@@ -137,8 +139,12 @@ def views_of(proba: NDArray, prior: NDArray, n_rows: int) -> NDArray:
     return np.stack([np.log(p), -np.log1p(-p), p])
 
 
-def fit_pool(views: NDArray, y: NDArray, weight: NDArray, prior: NDArray) -> tuple[Pool, float]:
+def fit_pool(
+    views: NDArray, y: NDArray, weight: NDArray, prior: NDArray, near: Pool | None = None
+) -> tuple[Pool, float]:
     """Weights and offsets of lowest log-loss on the calibration rows, and that loss.
+
+    The problem is convex; ``near`` is a pool to start from.
 
     Each label counts as n / (n + 1) of a row plus 1 / (n + 1) spread by the prior (Platt's
     correction), so that separable calibration rows do not drive the weights to infinity.
@@ -150,30 +156,44 @@ def fit_pool(views: NDArray, y: NDArray, weight: NDArray, prior: NDArray) -> tup
     target[np.arange(n_samples), y] += n_samples / (n_samples + 1.0)
     row_weight = (weight / weight.sum())[:, None]
     target *= row_weight
-    columns = flat.reshape(n_weights, -1)
     free = np.tile([view == "p" for view in VIEWS], n_sources)
     precision = FREE_PRECISION / n_samples * np.append(free, np.ones(n_classes))
+    first, last = slice(n_weights), slice(n_weights, None)  # weights, offsets
 
-    def loss(theta: NDArray) -> tuple[float, NDArray]:
-        # As log_softmax and its slope, in few passes over memory: most of a fit is spent here.
-        z = (theta[:n_weights] @ columns).reshape(n_samples, n_classes)
-        z += theta[n_weights:]
-        z -= z.max(axis=1, keepdims=True)
-        residual = np.exp(z)
-        total = residual.sum(axis=1, keepdims=True)
-        value = np.vdot(row_weight, np.log(total)) - np.vdot(target, z)
-        residual *= row_weight / total
-        residual -= target
-        slope = np.append(columns @ residual.ravel(), residual.sum(axis=0))
-        return value + 0.5 * (precision * theta**2).sum(), slope + precision * theta
+    def loss(theta: NDArray) -> tuple[float, NDArray, NDArray]:
+        """Log-loss with its slope and curvature, block by block: one stays in the cache."""
+        value = 0.5 * float((precision * theta**2).sum())
+        slope, curvature = precision * theta, np.diag(precision)
+        for rows in gen_batches(n_samples, max(1, BLOCK // n_classes)):
+            v, share = flat[:, rows].reshape(n_weights, -1), row_weight[rows]
+            z = (theta[first] @ v).reshape(-1, n_classes) + theta[last]
+            z -= z.max(axis=1, keepdims=True)
+            p = np.exp(z)
+            total = p.sum(axis=1, keepdims=True)
+            p /= total
+            value += np.vdot(share, np.log(total)) - np.vdot(target[rows], z)
+            mass = share * p
+            residual = mass - target[rows]
+            slope[first] += v @ residual.ravel()
+            slope[last] += residual.sum(axis=0)
+            expected = (v * p.ravel()).reshape(n_weights, -1, n_classes).sum(axis=2)
+            weighted = v * mass.ravel()
+            curvature[first, first] += weighted @ v.T - (expected * share.T) @ expected.T
+            across = weighted.reshape(n_weights, -1, n_classes).sum(axis=1) - expected @ mass
+            curvature[first, last] += across
+            curvature[last, first] += across.T
+            curvature[last, last] += np.diag(mass.sum(axis=0)) - p.T @ mass
+        return value, slope, curvature
 
     start = np.zeros(n_weights + n_classes)
     start[:n_weights:n_views] = 1.0 / n_sources
-    bounds = [(None, None) if f else (0.0, None) for f in free] + [(None, None)] * n_classes
-    result = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
-    weights, offset = result.x[:n_weights].reshape(n_sources, n_views), result.x[n_weights:]
+    if near is not None:
+        start = np.append(near.weights, near.offset)
+    bounded = np.append(~free, np.zeros(n_classes, dtype=bool))
+    theta, lowest = minimize_convex(loss, start, bounded)
+    weights, offset = theta[first].reshape(n_sources, n_views), theta[last]
     confidence = fit_confidence(_combine(weights, offset, views), y, weight)
-    return Pool(weights, offset, confidence), float(result.fun)
+    return Pool(weights, offset, confidence), lowest
 
 
 def _combine(weights: NDArray, offset: NDArray, views: NDArray) -> NDArray:

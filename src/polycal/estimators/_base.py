@@ -134,7 +134,6 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             train_prior=landscape.kernel.prior,
             prior=self.priors_,
             n_rows=len(rows) if held is None else len(rows) + len(held),
-            n_jobs=self.n_jobs,
         )
         self.gamma_ = self._posterior.gamma
         self.pool_weights_ = self._posterior.pool_weights
