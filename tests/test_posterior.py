@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sklearn
 from conftest import small_forest, small_network
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import check_grad
@@ -11,7 +12,7 @@ from scipy.special import softmax
 from sklearn.datasets import load_wine, make_classification
 from sklearn.frozen import FrozenEstimator
 
-from polycal import PAPER, GeodesicCalibrator, KernelDensityForest
+from polycal import PAPER, GeodesicCalibrator, KernelDensityForest, _posterior
 from polycal._confidence import fit_confidence, with_confidence
 from polycal._density import Density
 from polycal._gate import (
@@ -25,8 +26,9 @@ from polycal._gate import (
     neighbourhood,
 )
 from polycal._posterior import decide, fit_pool, mixture, shift_prior, views_of
-from polycal._smoothing import Evidence, choose_gamma, normalize
-from polycal._types import Near
+from polycal._smoothing import Evidence, choose_gamma, exponents, normalize
+from polycal._types import ActivationModes, Near
+from polycal.kernels import _reference as reference
 
 SETTINGS = {
     "default": {},
@@ -258,6 +260,63 @@ def test_pool_gradient(monkeypatch):
         fit_pool(views, rng.integers(0, 4, 30), rng.uniform(1, 2, 30), prior)
     theta = rng.uniform(0.1, 1, 10)
     assert check_grad(lambda t: caught["loss"](t)[0], lambda t: caught["loss"](t)[1], theta) < 1e-6
+
+
+def test_gammas_are_tried_in_threads_that_fit_into_memory(blobs, monkeypatch):
+    """Neither the number of threads nor the memory for them changes the model."""
+    X, y = blobs
+    parallel, used = _posterior.Parallel, []
+
+    def spy(jobs, **options):
+        used.append(jobs)
+        return parallel(jobs, **options)
+
+    monkeypatch.setattr(_posterior, "Parallel", spy)
+    network = FrozenEstimator(small_network().fit(X[:200], y[:200]))
+    found = []
+    # 200 rows x 2 classes: one fit of the pool takes 48,000 bytes.
+    for n_jobs, memory in ((None, 1024), (3, 1024), (10**9, 1024), (3, 0.1), (3, 0.01)):
+        with sklearn.config_context(working_memory=memory):
+            model = GeodesicCalibrator(network, n_jobs=n_jobs)
+            model.fit(X[:200], y[:200], X_cal=X[200:400], y_cal=y[200:400])
+        found.append((model.gamma_, model.predict_proba(X[400:]), used[0]))
+        used.clear()
+    assert [jobs for *_, jobs in found] == [1, 3, 12, 2, 1]
+    for gamma, P, _ in found[1:]:
+        assert gamma == found[0][0]
+        assert_allclose(P, found[0][1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("layers", [(16,), (16, 8)], ids=["one", "two"])
+def test_labels_of_a_network_leave_out_its_output_layer(layers, blobs):
+    """Of the pool's witness; the paper's ratios are by all layers."""
+    X, y = blobs
+    network = FrozenEstimator(small_network(hidden_layer_sizes=layers).fit(X[:300], y[:300]))
+    held = {"X_cal": X[300:450], "y_cal": y[300:450]}
+    for posterior, distance in (
+        ("pooled", "geodesic"),
+        ("pooled", "euclidean"),
+        ("kernel", "geodesic"),
+    ):
+        model = GeodesicCalibrator(network, posterior=posterior, distance=distance)
+        model.fit(X[:300], y[:300], **held)
+        reading, values = model._query(X[450:])
+        place = model._place
+        kernel, near = place.kernel, place.nearest(reading.modes, values, gamma=model.gamma_)
+        counts = kernel.evidence.counts
+        exponent = exponents(model.gamma_, kernel.n_samples)
+        stored, asked = kernel.evidence.index.modes, reading.modes
+        gamma, effort = np.array([model.gamma_]), place.settings.effort
+        found = kernel.proba(asked, near, gamma, effort)[0]
+        if (posterior, distance) == ("pooled", "geodesic"):
+            hidden = [
+                ActivationModes.from_bits(list(modes.groups())[:-1]) for modes in (asked, stored)
+            ]
+            expected = reference.class_sums(reference.similarity(*hidden), counts, exponent)
+        else:
+            sums = reference.class_sums(reference.similarity(stored, stored), counts, exponent)
+            expected = kernel.prior * (sums / sums.sum(axis=0))[near.index[:, 0]]
+        assert_allclose(found, normalize(expected, kernel.prior), rtol=1e-8)
 
 
 def test_views_add_one_row_of_the_prior():

@@ -10,6 +10,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn import get_config
 
 from ._confidence import ConfidenceMap, fit_confidence
 from ._smoothing import choose_gamma
@@ -19,6 +20,8 @@ from .metrics import expected_calibration_error
 VIEWS = ("log p", "-log(1 - p)", "p")
 # Precision of the Gaussian prior on the pool's free terms: one unit of log odds.
 FREE_PRECISION = 1.0
+# Memory of one fit of the pool, in sizes of one source's views.
+VIEWS_IN_FLIGHT = 5
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,12 @@ def fit_posterior(
         return pool, float(loss)
 
     def losses(gammas: NDArray) -> NDArray:
-        """In threads: NumPy's loops, which fit a pool, release the interpreter lock."""
-        jobs = min(effective_n_jobs(n_jobs), len(gammas))
+        """In threads: NumPy's loops, which fit a pool, release the interpreter lock.
+
+        As many at a time as scikit-learn's ``working_memory`` holds, but at least one.
+        """
+        room = int(get_config()["working_memory"] * 2**20 / (VIEWS_IN_FLIGHT * parent.nbytes))
+        jobs = max(1, min(effective_n_jobs(n_jobs), len(gammas), room))
         judged = Parallel(jobs, require="sharedmem")(delayed(judge)(p) for p in kernel(gammas))
         return np.array([loss for _, loss in judged])
 
