@@ -141,23 +141,25 @@ def train_network(
 
 def _recorded(torch: Any, network: Any, step: Any, epoch: Any, rows: Any) -> Any:
     """The epoch as one CUDA graph: thousands of small kernels without a word from the CPU."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        # Libraries and Adam make what they keep at their first use, which a graph would repeat.
-        # Gradients of 0 make Adam's moments and change no weight.
-        for _ in range(3):
-            network(rows).sum().backward()
-        for weight in network.parameters():
-            weight.grad.zero_()
-        step.step()
-        for state in step.state.values():
-            state["step"].zero_()
-        step.zero_grad()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        epoch()
+    # Streams belong to one device, and a graph records only those of its own.
+    with torch.cuda.device(rows.device):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            # Libraries and Adam make what they keep at their first use, which a graph would
+            # repeat. Gradients of 0 make Adam's moments and change no weight.
+            for _ in range(3):
+                network(rows).sum().backward()
+            for weight in network.parameters():
+                weight.grad.zero_()
+            step.step()
+            for state in step.state.values():
+                state["step"].zero_()
+            step.zero_grad()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            epoch()
     return graph.replay
 
 

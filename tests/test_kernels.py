@@ -195,6 +195,9 @@ def test_labels_by_the_hidden_layers_and_neighbours_by_all_in_one_look(kind):
     ]
     assert_allclose(near.sums, expected, rtol=1e-9)
     assert_array_equal(near.sums, index.class_sums(queries, counts, exponents, EFFORT))
+    alone = index.nearest(queries, X, Search(gaussians, 10), EFFORT)
+    assert_array_equal(alone.index, near.index)
+    assert_array_equal(alone.similarity, near.similarity)
     assert_array_equal(
         index.similarity(queries, EFFORT), INDEXES[kind](stored).similarity(queries, EFFORT)
     )
@@ -291,12 +294,16 @@ def test_gpu_index_is_equal_to_the_last_bit_and_travels_without_its_device():
     assert_array_equal(TorchIndex(stored, "cpu").similarity(queries, EFFORT), expected)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch.cuda.is_available", lambda: False)
-        away = pickle.loads(pickle.dumps(build_index(stored, "cuda")))
+        away, apart = (
+            pickle.loads(pickle.dumps(build_index(stored, "cuda", hidden_labels=hidden)))
+            for hidden in (False, True)
+        )
         assert isinstance(away, TorchIndex)
         assert_array_equal(away.similarity(queries, EFFORT), expected)
         gaussians, X = random_gaussians(rng, 90, 3), rng.normal(size=(40, 3))
         counts = rng.uniform(0.5, 3, (90, 4))
         search = Search(gaussians, 5, counts=counts, exponents=np.array([2.0]))
-        near, usual = (i.nearest(queries, X, search, EFFORT) for i in (away, NetworkIndex(stored)))
-        assert_array_equal(near.index, usual.index)
-        assert_array_equal(near.sums, usual.sums)
+        for here, there in ((away, NetworkIndex(stored)), (apart, NetworkIndex(stored, True))):
+            near, usual = (i.nearest(queries, X, search, EFFORT) for i in (here, there))
+            assert_array_equal(near.index, usual.index)
+            assert_array_equal(near.sums, usual.sums)

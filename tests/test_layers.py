@@ -25,6 +25,7 @@ LAYERS = {
     "_bandwidth": 2,
     "_gate": 2,
     "_smoothing": 2,
+    "_newton": 2,
     "_posterior": 2,
     "_confidence": 2,
     "_explanation": 2,

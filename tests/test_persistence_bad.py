@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import small_forest
+from conftest import small_forest, small_network
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -26,6 +26,8 @@ from test_families import lightgbm, torch_net
 import polycal
 from polycal import GeodesicCalibrator, ModelFileError
 from polycal._sklearn_compat import walks_within
+from polycal.kernels import Effort
+from polycal.kernels import _reference as reference
 from polycal.persistence import (
     AlteredFileError,
     NewerFormatError,
@@ -49,6 +51,31 @@ def test_the_first_format_is_still_read():
     assert_array_equal(model.predict(X), expected["predict"])
     assert_allclose(model.score_samples(X), expected["score_samples"], rtol=1e-9)
     assert model.explain(X).verdict.tolist() == expected["verdict"]
+
+
+def test_a_network_of_before_weighs_labels_by_all_layers(blobs, tmp_path):
+    """Files without the key are of that time, and keep their answers."""
+    X, y = blobs
+    parent = small_network(hidden_layer_sizes=(16, 8))
+    model = GeodesicCalibrator(parent, calibration="holdout", random_state=0).fit(X[:400], y[:400])
+    model.save(tmp_path / "m")
+    old = polycal.load(
+        forged(tmp_path / "m", lambda m, a: m["state"]["landscape"]["kernel"].pop("hidden_labels"))
+    )
+    modes = model._query(X[400:])[0].modes
+    exponent, effort = np.array([2.0]), Effort()
+    sums = []
+    for kernel in (old._landscape.kernel, model._landscape.kernel):
+        evidence = kernel.evidence
+        sums.append(evidence.index.class_sums(modes, evidence.counts, exponent, effort)[0])
+    K = reference.similarity(modes, evidence.index.modes)
+    assert_allclose(sums[0], reference.class_sums(K, evidence.counts, 2.0), rtol=1e-9)
+    assert np.abs(sums[0] - sums[1]).max() > 0.01
+    # It was by all layers that the old model found its neighbours, as every model does.
+    assert_array_equal(old.nearest(X[400:], 3), model.nearest(X[400:], 3))
+    old.save(tmp_path / "again")
+    again = polycal.load(tmp_path / "again")
+    assert_array_equal(again.predict_proba(X[400:]), old.predict_proba(X[400:]))
 
 
 @pytest.fixture(scope="module")
@@ -381,6 +408,10 @@ FORGERIES = {
     "levels": lambda m, a: m["state"]["landscape"]["table"].update(levels={"tuple": [[1]]}),
     "too many rows": lambda m, a: m["state"]["posterior"].update(n_rows=10**400),
     "too many samples": lambda m, a: m["state"]["gate"].update(n_samples=10**400),
+    "hidden layers of a forest": lambda m, a: m["state"]["landscape"]["kernel"].update(
+        hidden_labels=True
+    ),
+    "labels by what": lambda m, a: m["state"]["landscape"]["kernel"].update(hidden_labels=0),
     "classes of the trees": lambda m, a: m["parent"]["tree"]["dict"].__setitem__(
         [key for key, _ in m["parent"]["tree"]["dict"]].index("n_classes_"),
         ["n_classes_", {"array": "priors"}],

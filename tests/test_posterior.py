@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import small_forest, small_network
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import check_grad
+from scipy.optimize import check_grad, minimize
 from scipy.special import softmax
 from sklearn.datasets import load_wine, make_classification
 from sklearn.frozen import FrozenEstimator
@@ -24,9 +24,11 @@ from polycal._gate import (
     logistic_scale,
     neighbourhood,
 )
+from polycal._newton import minimize_convex
 from polycal._posterior import decide, fit_pool, mixture, shift_prior, views_of
-from polycal._smoothing import Evidence, choose_gamma, normalize
-from polycal._types import Near
+from polycal._smoothing import Evidence, choose_gamma, exponents, normalize
+from polycal._types import ActivationModes, Near
+from polycal.kernels import _reference as reference
 
 SETTINGS = {
     "default": {},
@@ -241,23 +243,104 @@ def test_pool_stays_finite_on_separable_rows():
     assert np.exp(pool(views)).max() < 1 - 1e-4
 
 
-def test_pool_gradient(monkeypatch):
-    """The slope that fit_pool hands to the optimiser is the slope of its loss."""
+def toy_pool(rng, n_classes, n=60):
+    """Views of two noisy sources, labels and uneven weights."""
+    prior = np.ones(n_classes) / n_classes
+    y = rng.integers(0, n_classes, n)
+    scores = rng.normal(size=(2, n, n_classes)) + 2 * np.eye(n_classes)[y]
+    views = np.stack([views_of(p, prior, n) for p in softmax(scores, axis=2)])
+    return views, y, rng.uniform(0, 2, n), prior
+
+
+def spied_loss(monkeypatch, views, y, weight, prior):
+    """What fit_pool hands to the optimiser."""
     caught = {}
 
-    def spy(loss, start, **kwargs):
-        caught["loss"] = loss
-        raise StopIteration
+    def spy(loss, start, bounded):
+        caught.update(loss=loss, start=start, bounded=bounded)
+        return start, 0.0
 
-    monkeypatch.setattr("polycal._posterior.minimize", spy)
+    with monkeypatch.context() as patch:
+        patch.setattr("polycal._posterior.minimize_convex", spy)
+        fit_pool(views, y, weight, prior)
+    return caught
+
+
+@pytest.mark.parametrize("block", [2**14, 28])
+def test_slope_and_curvature_of_the_pool(monkeypatch, block):
+    """By finite differences, also where rows come in many blocks."""
     rng = np.random.default_rng(0)
-    prior = np.ones(4) / 4
-    P = softmax(rng.normal(size=(2, 30, 4)), axis=2)
-    views = np.stack([views_of(p, prior, 30) for p in P])
-    with pytest.raises(StopIteration):
-        fit_pool(views, rng.integers(0, 4, 30), rng.uniform(1, 2, 30), prior)
+    monkeypatch.setattr("polycal._posterior.BLOCK", block)
+    loss = spied_loss(monkeypatch, *toy_pool(rng, 4))["loss"]
     theta = rng.uniform(0.1, 1, 10)
-    assert check_grad(lambda t: caught["loss"](t)[0], lambda t: caught["loss"](t)[1], theta) < 1e-6
+    assert check_grad(lambda t: loss(t)[0], lambda t: loss(t)[1], theta) < 1e-6
+    numeric = np.stack(
+        [(loss(theta + h)[1] - loss(theta - h)[1]) / 2e-5 for h in 1e-5 * np.eye(10)]
+    )
+    assert_allclose(loss(theta)[2], numeric, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+def test_pool_is_the_minimum_that_scipy_finds(monkeypatch, n_classes):
+    toy = toy_pool(np.random.default_rng(n_classes), n_classes)
+    parts = spied_loss(monkeypatch, *toy)
+    bounds = [(0.0, None) if b else (None, None) for b in parts["bounded"]]
+    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000, "maxfun": 50000}
+    slow = minimize(
+        lambda t: parts["loss"](t)[:2], parts["start"], jac=True, bounds=bounds, options=options
+    )
+    pool, value = fit_pool(*toy)
+    assert value == pytest.approx(slow.fun, rel=1e-8)
+    assert value <= slow.fun * (1 + 1e-9)
+    assert (pool.weights[:, :2] >= 0).all()
+    again, same = fit_pool(*toy, near=pool)
+    assert same == pytest.approx(value, rel=1e-9)
+    assert_allclose(again(toy[0]), pool(toy[0]), atol=1e-4)
+
+
+def test_newton_stops_on_the_bound():
+    """(a - 1)^2 + (b + 1)^2 + a b over a >= 0, b >= 0: b presses against its bound, a = 1."""
+
+    def bowl(t):
+        a, b = t
+        slope = np.array([2 * (a - 1) + b, 2 * (b + 1) + a])
+        return (a - 1) ** 2 + (b + 1) ** 2 + a * b, slope, np.array([[2.0, 1.0], [1.0, 2.0]])
+
+    found, value = minimize_convex(bowl, np.array([0.0, 3.0]), np.array([True, True]))
+    assert_allclose(found, [1.0, 0.0], atol=1e-8)
+    assert value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("layers", [(16,), (16, 8)], ids=["one", "two"])
+def test_labels_of_a_network_leave_out_its_output_layer(layers, blobs):
+    """Of the pool's witness; the paper's ratios are by all layers."""
+    X, y = blobs
+    network = FrozenEstimator(small_network(hidden_layer_sizes=layers).fit(X[:300], y[:300]))
+    held = {"X_cal": X[300:450], "y_cal": y[300:450]}
+    for posterior, distance in (
+        ("pooled", "geodesic"),
+        ("pooled", "euclidean"),
+        ("kernel", "geodesic"),
+    ):
+        model = GeodesicCalibrator(network, posterior=posterior, distance=distance)
+        model.fit(X[:300], y[:300], **held)
+        reading, values = model._query(X[450:])
+        place = model._place
+        kernel, near = place.kernel, place.nearest(reading.modes, values, gamma=model.gamma_)
+        counts = kernel.evidence.counts
+        exponent = exponents(model.gamma_, kernel.n_samples)
+        stored, asked = kernel.evidence.index.modes, reading.modes
+        gamma, effort = np.array([model.gamma_]), place.settings.effort
+        found = kernel.proba(asked, near, gamma, effort)[0]
+        if (posterior, distance) == ("pooled", "geodesic"):
+            hidden = [
+                ActivationModes.from_bits(list(modes.groups())[:-1]) for modes in (asked, stored)
+            ]
+            expected = reference.class_sums(reference.similarity(*hidden), counts, exponent)
+        else:
+            sums = reference.class_sums(reference.similarity(stored, stored), counts, exponent)
+            expected = kernel.prior * (sums / sums.sum(axis=0))[near.index[:, 0]]
+        assert_allclose(found, normalize(expected, kernel.prior), rtol=1e-8)
 
 
 def test_views_add_one_row_of_the_prior():

@@ -40,7 +40,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class QueryRatios:
-    """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: the query's own weights."""
+    """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: the query's own weights.
+
+    Where the index has ``hidden_labels``, K is that of a network's hidden layers.
+    """
 
     evidence: Evidence
     prior: NDArray

@@ -116,8 +116,8 @@ class KernelIndex(ABC):
 
         Returns sum over s of (K(x, s) / max K)^exponent counts[s], shape
         (n_exponents, n_queries, n_classes). Dividing by the maximum keeps large exponents
-        from underflow; the maximum is over stored modes that have counts. A query that
-        shares no symbol with any of those has zeros.
+        from underflow; the maximum is over stored modes that have counts. A query with K = 0
+        to all of those has zeros. With ``hidden_labels`` K is that of the hidden layers.
         """
         self._arrange()
         blocks = map_blocks(

@@ -53,7 +53,7 @@ class NetworkIndex(KernelIndex):
         return K
 
     def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
-        if self.hidden_labels:
+        if self.hidden_labels and search.counts is not None:
             labels_by = self._matches(queries, HIDDEN)
             K = self._matches(queries, OUTPUT)
             K *= labels_by
@@ -80,9 +80,12 @@ class NetworkIndex(KernelIndex):
 
 
 def _power_sums(K: NDArray, counts: NDArray, exponents: NDArray) -> NDArray:
-    """sum_s (K / max K)^exponent counts[s] for each exponent; the scale of K cancels."""
+    """sum_s (K / max K)^exponent counts[s] for each exponent; the scale of K cancels.
+
+    K itself is used up: it is the largest array of a look.
+    """
     with np.errstate(divide="ignore"):
-        log_K = np.log(K)
+        log_K = np.log(K, out=K)
     log_K[:, counts.sum(axis=1) == 0] = -np.inf
     log_top = log_K.max(axis=1, keepdims=True)
     log_K -= np.where(np.isfinite(log_top), log_top, 0.0)

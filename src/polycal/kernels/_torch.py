@@ -97,7 +97,7 @@ class TorchIndex(NetworkIndex):
         if not self._there:
             return super()._look_block(queries, X, search)
         signs = self._signs(queries)
-        if self.hidden_labels:
+        if self.hidden_labels and search.counts is not None:
             labels_by = self._equal_bits(signs, HIDDEN)
             K = self._equal_bits(signs, OUTPUT).mul_(labels_by).div_(self.modes.n_paths)
         else:
@@ -128,7 +128,7 @@ class TorchIndex(NetworkIndex):
         return self._power_sums(self._pairs(queries), counts, exponents)
 
     def _power_sums(self, K: Any, counts: NDArray, exponents: NDArray) -> NDArray:
-        """sum_s (K / max K)^exponent counts[s] for each exponent."""
+        """sum_s (K / max K)^exponent counts[s] for each exponent; K itself is used up."""
         torch = optional("torch", "torch")
         log_K = K.log_()
         log_K[:, self._put(counts.sum(axis=1) == 0)] = -torch.inf
