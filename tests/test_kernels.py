@@ -203,6 +203,29 @@ def test_labels_by_the_hidden_layers_and_neighbours_by_all_in_one_look(kind):
     )
 
 
+@pytest.mark.parametrize("kind", BITS)
+def test_a_network_of_three_hundred_layers(kind):
+    """300^300 paths are no number any more; their share is."""
+    rng = np.random.default_rng(10)
+    first = [rng.random((6, 300)) < 0.5 for _ in range(300)]
+    second = [bits ^ (rng.random((6, 300)) < 0.02) for bits in first]
+    stored, queries = ActivationModes.from_bits(first), ActivationModes.from_bits(second)
+    ratio = [(q[:, None] == s[None]).mean(axis=2) for q, s in zip(second, first, strict=True)]
+    expected = np.exp(np.log(ratio).sum(axis=0))
+    assert (expected.diagonal() > 1e-4).all()
+    index = INDEXES[kind](stored)
+    assert_allclose(index.similarity(queries, EFFORT), expected, rtol=1e-10)
+    apart = build_index(stored, "cpu" if kind == "torch" else None, hidden_labels=True)
+    gaussians, X = random_gaussians(rng, 6, 2), rng.normal(size=(6, 2))
+    search = Search(gaussians, 1, counts=np.eye(6), exponents=np.array([1.0]))
+    near = apart.nearest(queries, X, search, EFFORT)
+    assert_allclose(near.similarity[:, 0], expected.diagonal(), rtol=1e-10)
+    hidden = np.exp(np.log(ratio[:-1]).sum(axis=0))
+    assert_allclose(near.sums[0], hidden / hidden.max(axis=1, keepdims=True), rtol=1e-9)
+    pairs = pair_similarity(queries, stored, np.arange(6)[:, None], EFFORT)
+    assert_allclose(pairs[:, 0], expected.diagonal(), rtol=1e-10)
+
+
 @pytest.mark.parametrize("kind", INDEXES)
 def test_ties_go_to_density_then_to_the_lowest_index(kind):
     """Equal modes are told apart by the density, equal densities by the index."""

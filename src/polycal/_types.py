@@ -16,6 +16,8 @@ ROUNDING = 1e-9
 # Bits of a group are padded to whole steps of this many 64-bit words, so that the
 # XOR loop can be unrolled. Padding is zero in every row and never counts as a mismatch.
 WORD_STEP = 4
+# Numbers of activation paths beyond this are not multiplied up.
+LARGE = 1e250
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,22 @@ class ActivationModes:
     def n_paths(self) -> float:
         """Number of activation paths: the product of the group sizes."""
         return math.prod(float(size) for size in self.sizes)
+
+    @property
+    def divisors(self) -> list[float]:
+        """What the product of equal symbols is divided by after each group; together n_paths.
+
+        In one division at the end, so that equal numbers of equal symbols give equal K in
+        whatever order they come; a very deep network is divided on the way, before its product
+        overflows.
+        """
+        parts, product = [], 1.0
+        for size in self.sizes:
+            product *= size
+            parts.append(product if product > LARGE else 1.0)
+            product = 1.0 if product > LARGE else product
+        parts[-1] *= product
+        return parts
 
     @property
     def column_ranges(self) -> list[tuple[int, int]]:

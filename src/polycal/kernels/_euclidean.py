@@ -45,14 +45,15 @@ def pair_similarity(
         other = stored.codes[index[rows]]  # (q, k, n_columns)
         mine = queries.codes[rows][:, None, :]
         matches = np.ones(other.shape[:2])
-        ranges = zip(stored.column_ranges, stored.sizes, strict=True)
-        for (start, stop), size in ranges:
+        groups = zip(stored.column_ranges, stored.sizes, stored.divisors, strict=True)
+        for (start, stop), size, divisor in groups:
             a, b = mine[..., start:stop], other[..., start:stop]
             if stored.packed:
                 matches *= size - np.bitwise_count(a ^ b).sum(axis=2, dtype=np.int64)
             else:
                 matches *= (a == b).sum(axis=2)
-        return matches / stored.n_paths
+            matches /= divisor
+        return matches
 
     row_bytes = 2 * index.shape[1] * stored.codes.shape[1] * stored.codes.itemsize
     return np.concatenate(map_blocks(block, len(index), row_bytes, n_jobs=effort.n_jobs))

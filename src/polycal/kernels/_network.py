@@ -39,17 +39,20 @@ class NetworkIndex(KernelIndex):
         )
         self._ranges = np.array(modes.column_ranges)
         self._sizes = np.array(modes.sizes, dtype=float)
+        # The last division makes K of it; all others are by 1 but in very deep networks.
+        self._divisors = np.array([*modes.divisors[:-1], 1.0])
+        self._last_divisor = modes.divisors[-1]
 
     def _matches(self, queries: ActivationModes, layers: slice) -> NDArray:
         """Product of the numbers of equal bits in these layers, shape (q, p)."""
         matches = np.empty((len(queries), len(self._tiles), TILE))
-        ranges, sizes = self._ranges[layers], self._sizes[layers]
-        _layer_product(queries.codes, self._tiles, ranges, sizes, matches)
+        parts = self._ranges[layers], self._sizes[layers], self._divisors[layers]
+        _layer_product(queries.codes, self._tiles, *parts, matches)
         return matches.reshape(len(queries), -1)[:, : len(self.modes)]
 
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         K = self._matches(queries, ALL)
-        K /= self.modes.n_paths
+        K /= self._last_divisor
         return K
 
     def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
@@ -57,7 +60,7 @@ class NetworkIndex(KernelIndex):
             labels_by = self._matches(queries, HIDDEN)
             K = self._matches(queries, OUTPUT)
             K *= labels_by
-            K /= self.modes.n_paths
+            K /= self._last_divisor
         else:
             labels_by = K = self._similarity_block(queries)
         sim = np.empty((len(K), search.k))
@@ -111,8 +114,8 @@ _popcount: Any = _ctpop
 
 
 @njit(nogil=True, cache=True)
-def _layer_product(queries, tiles, ranges, sizes, out):
-    """out[i, tile, j] = product over layers of the number of equal bits."""
+def _layer_product(queries, tiles, ranges, sizes, divisors, out):
+    """out[i, tile, j] = product over layers of the number of equal bits, over the divisors."""
     differ = np.empty(TILE, np.uint64)
     for tile in range(tiles.shape[0]):
         words = tiles[tile]
@@ -139,6 +142,9 @@ def _layer_product(queries, tiles, ranges, sizes, out):
                 else:
                     for j in range(TILE):
                         product[j] *= size - np.float64(np.int64(differ[j]))
+                if divisors[layer] != 1.0:
+                    for j in range(TILE):
+                        product[j] /= divisors[layer]
 
 
 @njit(nogil=True, cache=True)

@@ -53,18 +53,20 @@ class TorchIndex(NetworkIndex):
         torch = optional("torch", "torch")
         if self._layers is None:
             self._layers = self._signs(self.modes)
-        parts = zip(self.modes.sizes[layers], signs[layers], self._layers[layers], strict=True)
+        parts = self.modes.sizes, self._divisors, signs, self._layers
         product = None
         with torch.no_grad():
-            for size, left, right in parts:
+            for size, divisor, left, right in zip(*(part[layers] for part in parts), strict=True):
                 equal = (left @ right.T).add_(size).mul_(0.5)
                 product = equal.double() if product is None else product.mul_(equal)
+                if divisor != 1.0:
+                    product.div_(divisor)
         assert product is not None
         return product
 
     def _pairs(self, queries: ActivationModes) -> Any:
         """K of one block as a tensor, shape (q, p)."""
-        return self._equal_bits(self._signs(queries), ALL).div_(self.modes.n_paths)
+        return self._equal_bits(self._signs(queries), ALL).div_(self._last_divisor)
 
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         if not self._there:
@@ -99,9 +101,9 @@ class TorchIndex(NetworkIndex):
         signs = self._signs(queries)
         if self.hidden_labels and search.counts is not None:
             labels_by = self._equal_bits(signs, HIDDEN)
-            K = self._equal_bits(signs, OUTPUT).mul_(labels_by).div_(self.modes.n_paths)
+            K = self._equal_bits(signs, OUTPUT).mul_(labels_by).div_(self._last_divisor)
         else:
-            labels_by = K = self._equal_bits(signs, ALL).div_(self.modes.n_paths)
+            labels_by = K = self._equal_bits(signs, ALL).div_(self._last_divisor)
         # Only those that reach the k-th highest similarity leave the device; the tie rule is
         # the CPU's own.
         near = K[:, : search.among]
