@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from conftest import small_forest, small_network
 from numpy.testing import assert_array_equal
+from safetensors import safe_open
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import (
@@ -538,3 +539,16 @@ def test_a_folder_that_is_not_there(iris, tmp_path):
     model = KernelDensityForest(10, random_state=0).fit(*iris)
     with pytest.raises(FileNotFoundError, match="there is no such folder: .*none'"):
         model.save(tmp_path / "none" / "m.polycal")
+
+
+def test_only_polytopes_that_vary_keep_their_variance(blobs, tmp_path):
+    X, y = blobs
+    model = KernelDensityForest(n_estimators=8, random_state=0).fit(X, y)
+    place, path = model._landscape, tmp_path / "forest.polycal"
+    varies = place.polytopes.variance.any(axis=1)
+    assert 0 < varies.sum() < len(varies)
+    model.save(path)
+    loaded = polycal.load(path)
+    assert_array_equal(loaded._landscape.polytopes.variance, place.polytopes.variance)
+    with safe_open(path, "numpy") as file:
+        assert file.get_slice("polytopes.variance").get_shape() == [varies.sum(), X.shape[1]]

@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator
 from polycal._bandwidth import class_density, geodesic_density, polytope_density
+from polycal._density import Density
 from polycal._polytopes import Polytopes
 from polycal._smoothing import Evidence, PolytopeRatios
 from polycal._types import ActivationModes, Near
@@ -82,6 +83,13 @@ def test_class_density_has_the_width_of_a_class():
     density = class_density(polytopes, 1e-3)
     assert_allclose(1 / density.precision, width + 1e-3, rtol=1e-12)
     assert_array_equal(density.mean, polytopes.mean)
+    assert density.precision.shape == (1, 5)
+    each = Density.from_parts(density.mean, np.full((40, 5), width + 1e-3), polytopes.size)
+    near = rng.integers(0, 40, (7, 3))
+    rows = rng.normal(size=(7, 5))
+    assert_allclose(density.log_density(rows, near), each.log_density(rows, near), rtol=1e-12)
+    assert_array_equal(density.precision_of(near[0]), density.precision[[0, 0, 0]])
+    assert_array_equal(each.precision_of(3), each.precision[3])
     # Equal rows do not vary, whatever is left by rounding.
     same = Polytopes.from_rows(modes, np.full((40, 5), 0.1), y, weight, 3)
     assert_allclose(1 / class_density(same, 1e-3).precision, 1e-3, rtol=1e-9)

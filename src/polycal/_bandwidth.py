@@ -88,7 +88,7 @@ def class_density(polytopes: Polytopes, regularization: float) -> Density:
     centers = counts.T @ mean / of_class[:, None]
     squares = size @ np.einsum("ij,ij->i", mean, mean) + (size @ polytopes.variance).sum()
     within = (squares - of_class @ np.einsum("ij,ij->i", centers, centers)) / size.sum()
-    variance = np.broadcast_to(max(within, 0.0) / mean.shape[1] + regularization, mean.shape)
+    variance = np.full((1, mean.shape[1]), max(within, 0.0) / mean.shape[1] + regularization)
     return _assemble(polytopes, mean, variance, np.empty((len(mean), 0)), NO_SYMBOLS)
 
 

@@ -23,7 +23,7 @@ class Density:
     """p densities over rows as ``Table.encode`` gives them: numbers, then symbols."""
 
     mean: NDArray  # (n_polytopes, n_numbers)
-    precision: NDArray  # (n_polytopes, n_numbers), 1 / variance
+    precision: NDArray  # 1 / variance: (n_polytopes, n_numbers), or one row for all polytopes
     log_norm: NDArray  # (n_polytopes,), log density at the centre
     log_missing: NDArray  # (n_numbers,), of a missing number; 0 where a symbol tells it
     log_share: NDArray  # (n_polytopes, n_levels), log of the share over the symbol's largest
@@ -40,7 +40,9 @@ class Density:
         log_share: NDArray | None = None,
         start: NDArray | None = None,
     ) -> Density:
+        """``variance`` may have one row for all."""
         log_norm = -0.5 * _log_sums(variance) - mean.shape[1] * HALF_LOG_2PI
+        log_norm = np.array(np.broadcast_to(log_norm, len(mean)))
         start = np.zeros(1, dtype=np.int64) if start is None else start
         if log_share is None:
             log_share = np.empty((len(mean), 0))
@@ -60,6 +62,11 @@ class Density:
 
     def __len__(self) -> int:
         return len(self.log_norm)
+
+    def precision_of(self, polytope: NDArray | int) -> NDArray:
+        """The row of each of some polytopes."""
+        shared = len(self.precision) == 1
+        return self.precision[np.zeros_like(polytope) if shared else polytope]
 
     @property
     def parts(self) -> tuple[NDArray, ...]:
@@ -109,14 +116,15 @@ def row_terms(x, r, parts):
     """
     mean, precision, log_norm, log_missing, log_share, start = parts
     n_numbers = mean.shape[1]
+    own = r if precision.shape[0] > 1 else 0
     total, factors, norm = 0.0, 0.0, log_norm[r]
     for j in range(n_numbers):
         z = x[j] - mean[r, j]
         if z == z:
-            total += z * z * precision[r, j]
+            total += z * z * precision[own, j]
         else:
             factors += log_missing[j]
-            norm -= 0.5 * math.log(precision[r, j]) - HALF_LOG_2PI
+            norm -= 0.5 * math.log(precision[own, j]) - HALF_LOG_2PI
     for c in range(len(start) - 1):
         factors += log_share[r, start[c] + np.int64(x[n_numbers + c])]
     return factors - 0.5 * total, norm

@@ -124,7 +124,7 @@ def surprises(X: NDArray, polytope: NDArray, density: Density, table: Table) -> 
     n_numbers = density.mean.shape[1]
     z = X[:, :n_numbers] - density.mean[polytope]
     with np.errstate(over="ignore"):
-        terms = 0.5 * z * z * density.precision[polytope]
+        terms = 0.5 * z * z * density.precision_of(polytope)
     found = np.zeros((len(X), len(table.numbers) + len(table.categories)))
     found[:, table.numbers] = np.where(np.isnan(z), 0.0 - density.log_missing, terms)
     column = np.concatenate([table.categories, table.numbers[table.sometimes]])

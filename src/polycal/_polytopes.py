@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ._table import all_finite
 from ._types import ActivationModes
 
 NO_SYMBOLS = np.zeros(1, dtype=np.int64)
@@ -64,9 +65,10 @@ class Polytopes:
         places = start[:-1] + X[:, n_numbers:].astype(np.int64)
         levels[np.arange(len(y))[:, None], places] = weight[:, None]
         numbers, observed = X[:, :n_numbers], weight[:, None]
-        missing = np.isnan(numbers)
-        if missing.any():
-            numbers, observed = np.where(missing, 0.0, numbers), observed * ~missing
+        if not all_finite(numbers):
+            missing = np.isnan(numbers)
+            if missing.any():
+                numbers, observed = np.where(missing, 0.0, numbers), observed * ~missing
         parts = (counts, numbers, np.empty((0, n_numbers)), observed, levels)
         return _combine(distinct, owner, *parts)
 

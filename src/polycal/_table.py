@@ -36,8 +36,9 @@ class Table:
         categories = np.asarray(categories, dtype=int)
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
         levels = tuple(_known(column_values(X, j)) for j in categories)
-        missing = np.isnan(number_values(X, numbers)).any(axis=0)
-        sometimes = np.flatnonzero(missing)
+        values = number_values(X, numbers)
+        some = [] if all_finite(values) else np.isnan(values).any(axis=0)
+        sometimes = np.flatnonzero(some)
         width = [len(known) + 1 for known in levels] + [2] * len(sometimes)
         start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
         return cls(numbers, categories, levels, sometimes, start)
@@ -142,12 +143,22 @@ def number_values(X: Any, columns: NDArray) -> NDArray:
         values = np.empty((len(X), len(columns)))
         for place, j in enumerate(columns):
             values[:, place] = _number_column(X, j)
-    if np.isinf(values).any():
+    if not all_finite(values) and np.isinf(values).any():
         raise ValueError(
             "Input X contains infinity or a value too large for dtype('float64'). Remove or clip "
             "it."
         )
     return values
+
+
+def all_finite(values: NDArray) -> bool:
+    """Whether there is surely neither NaN nor infinity: a finite sum has none in it.
+
+    One pass, no array of flags: embeddings may be half a gigabyte. Numbers so large that their
+    sum overflows give False and have to be looked at one by one.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()))
 
 
 def _number_column(X: Any, j: int) -> NDArray:

@@ -250,7 +250,7 @@ class _Shown:
         """The same, with the bandwidth of a number."""
         if j not in self.number:
             return self.center(r, j)
-        width = 1 / np.sqrt(self.density.precision[r, self.number[j]])
+        width = 1 / np.sqrt(self.density.precision_of(r)[self.number[j]])
         return f"{self.center(r, j)} ± {_number(width)}"
 
 

@@ -30,7 +30,7 @@ from ._values import Packer, Unpacker, of, one
 # the fit, v calibration rows.
 DENSITY = {
     "mean": "float64 p n",
-    "precision": "float64 p n",
+    "precision": "float64 q n",
     "log_norm": "float64 p",
     "log_missing": "float64 n",
     "log_share": "float64 p l",
@@ -110,10 +110,12 @@ def require(good: Any, what: str) -> None:
 def pack_landscape(packer: Packer, place: Landscape) -> dict[str, Any]:
     polytopes, evidence = place.polytopes, place.kernel.evidence
     stored = evidence.index.modes
-    # Most polytopes of a default forest hold one row, and a row does not vary.
-    variance: Any = 0
-    if polytopes.variance.any():
-        variance = packer.array("polytopes.variance", polytopes.variance)
+    # Most polytopes hold one row, and a row does not vary: they are left out.
+    varies = np.flatnonzero(polytopes.variance.any(axis=1))
+    variance = {
+        "rows": packer.array("polytopes.varies", varies),
+        "values": packer.array("polytopes.variance", polytopes.variance[varies]),
+    }
     ratios = place.kernel.ratios if isinstance(place.kernel, PolytopeRatios) else None
     return {
         "settings": _pack_settings(packer, place.settings),
@@ -143,6 +145,7 @@ def unpack_landscape(reader: Reader, node: Any) -> Landscape:
     settings, table, modes, polytopes, density, kernel, *_ = parts
     settings = _settings(reader, settings)
     density = Density(**reader.fields(density, DENSITY))
+    require(reader.sizes["q"] in (1, reader.sizes["p"]), "bandwidths are not of these polytopes")
     table = _table(reader, table, density.start)
     stored = _modes(reader, modes)
     polytopes = _polytopes(reader, polytopes, stored)
@@ -246,10 +249,20 @@ def _polytopes(reader: Reader, node: Any, stored: ActivationModes) -> Polytopes:
     require(0 < reader.sizes["p"] <= len(stored), "polytopes have no modes")
     # The evidence begins with the polytopes.
     own = stored if len(stored) == reader.sizes["p"] else stored[: reader.sizes["p"]]
-    none = np.zeros_like(parts["mean"]) if variance == 0 else None
-    return Polytopes(
-        modes=own, variance=reader.sized(variance, "float64 p n") if none is None else none, **parts
-    )
+    return Polytopes(modes=own, variance=_variance(reader, variance), **parts)
+
+
+def _variance(reader: Reader, node: Any) -> NDArray:
+    """Of all polytopes; the first files had it whole, or 0 where none varies."""
+    if isinstance(node, dict) and "array" in node:
+        return reader.sized(node, "float64 p n")
+    whole = np.zeros((reader.sizes["p"], reader.sizes["n"]))
+    if node != 0:
+        rows, values = one(node, "rows", "values")
+        rows, values = reader.sized(rows, "int64 u"), reader.sized(values, "float64 u n")
+        require(_within(rows, 0, len(whole)), "a variance belongs to a polytope that is not")
+        whole[rows] = values
+    return whole
 
 
 def _kernel(
