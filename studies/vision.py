@@ -5,7 +5,8 @@ python -m studies.vision --device cuda [--minutes 9] [--ids cifar10] [--encoders
 An image classifier is trained on 90 % of the training images of one set; the other 10 % calibrate
 every method alike. It is judged on the set's test images, and on three sets that it has never
 seen: the other two, and uniform noise. KDN is fitted on the encoder's embeddings, once for each
-set and seed, with one setting for all of them.
+set and seed, with one setting for all of them. "kdn oe" is the same on the network that
+outlier exposure trained, to show that the two go together; no other figure of KDN rests on it.
 
 A cell of stage "train" trains by one loss and keeps the model and what it makes of every image in
 the store (a folder beside the data cache, or --store); a cell of stage "score" judges one method
@@ -51,11 +52,13 @@ IDS = ("cifar10", "cifar100", "svhn")
 ENCODERS = ("lite0", "resnet18")
 CALIBRATION_SHARE = 0.1
 N_NOISE = 10_000
-KDN = {"kdn": {}, "kdn PAPER": PAPER}
+KDN = {"kdn": {}, "kdn PAPER": PAPER, "kdn oe": {}}
 RECALIBRATED = ("isotonic", "sigmoid", "temperature")
 DETECTORS = ("energy", "mahalanobis", "knn")
 METHODS = ("parent", *KDN, *RECALIBRATED, "odin", *DETECTORS)
 TIMED_ON_CPU = 2000
+# What a method starts from; all others from the network that cross-entropy trained.
+STARTS_FROM = {"kdn oe": "oe"}
 BATCH = 8192  # rows of embeddings in one pass of the head
 
 
@@ -108,9 +111,15 @@ def cells(options: Options) -> list[Cell]:
             key = {"id": name, "encoder": encoder}
             found.append({"stage": "train", **key, "method": loss, "rep": rep})
             asked = options.extra.get("methods", METHODS)
-            methods = asked if loss == "cross-entropy" else (loss,)
+            methods = [] if loss == "cross-entropy" else [loss]
+            methods += [m for m in asked if loss_of(m) == loss]
             found += [{"stage": "score", **key, "method": m, "rep": rep} for m in methods]
     return found
+
+
+def loss_of(method: str) -> str:
+    """The loss of the network that a method judges or starts from."""
+    return method if method in LOSSES else STARTS_FROM.get(method, "cross-entropy")
 
 
 def run(cell: Cell, options: Options) -> list[dict]:
@@ -242,8 +251,8 @@ def run_training(cell: Cell, options: Options) -> list[dict]:
 
     embeddings, logits = {}, {}
     pixels = {"cal": problem.cal[0], **problem.tests}
-    whole = loss == "cross-entropy"  # the parent: other methods start from its embeddings
-    if whole:
+    whole = loss == "cross-entropy"  # the parent of most methods
+    if whole or loss in STARTS_FROM.values():
         embeddings["fit"], logits["fit"] = read(model, rows.x)
     for name, x in pixels.items():
         embeddings[name], logits[name] = read(model, to_pixels(x, device))
@@ -256,6 +265,7 @@ def run_training(cell: Cell, options: Options) -> list[dict]:
                 found = _scores.odin_logits(model, to_pixels(pixels[name], device), [magnitude])
                 logits[f"odin {name}"] = found[0]
         seconds["odin"] = _now(device) - start
+    if "fit" in embeddings:
         keep(place, "embeddings.npz", embeddings)
     labels = {"y fit": problem.fit[1], "y cal": problem.cal[1]}
     keep(place, "logits.npz", logits | labels)
@@ -282,8 +292,7 @@ def _now(device: str) -> float:
 def run_score(cell: Cell, options: Options) -> list[dict]:
     """The figures of one method, from what a training left."""
     method, name = cell["method"], cell["id"]
-    loss = method if method in LOSSES else "cross-entropy"
-    place = place_of(cell, options, loss)
+    place = place_of(cell, options, loss_of(method))
     y_test = _set(f"{name}_test", options)[1]
     labels = load(place, "logits.npz", "y fit", "y cal")
     priors = np.bincount(labels["y fit"]) / len(labels["y fit"])

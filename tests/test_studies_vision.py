@@ -106,7 +106,8 @@ def test_cells_come_in_the_order_of_their_worth():
     place = {tuple(c.values()): i for i, c in enumerate(cells)}
     for c in cells:
         if c["stage"] == "score":
-            loss = c["method"] if c["method"] in losses else "cross-entropy"
+            start = "oe" if c["method"] == "kdn oe" else "cross-entropy"
+            loss = c["method"] if c["method"] in losses else start
             before = place["train", c["id"], c["encoder"], loss, c["rep"]]
             assert 0 < place[tuple(c.values())] - before <= len(vision.METHODS)
 
@@ -216,7 +217,12 @@ def toy_frame(kdn_oce=0.1, kdn_auroc=0.95):
 
 
 def verdicts(frame):
-    return {c.says.split(",")[0]: c for c in _vision_report.find_claims(frame)}
+    """By the words before the first comma; two where several claims share them."""
+    found = {}
+    for claim in _vision_report.find_claims(frame):
+        first, *rest = claim.says.split(" (")[0].split(",")
+        found[f"{first},{rest[0]}" if first in found else first] = claim
+    return found
 
 
 def test_claims_follow_the_figures():
@@ -227,6 +233,12 @@ def test_claims_follow_the_figures():
     assert "on 3 of 3 pairs" in found["lowest OCE of all methods"].found
     assert "kdn 95.00, knn 94.00, parent 90.00" in found["ResNet-18"].found
     assert not verdicts(toy_frame(kdn_oce=0.6))["lowest OCE of all methods"].holds
+    more = toy_frame()
+    kdn, parent = (more[more["method"] == m] for m in ("kdn", "parent"))
+    more = pd.concat([more, kdn.assign(method="kdn oe"), parent.assign(method="oe")])
+    claim = verdicts(more)["lowest OCE of all methods, on a network that trained with outliers"]
+    assert claim.holds
+    assert "on 3 of 3 pairs; mean 0.110, oe alone 0.510" in claim.found
     worse = verdicts(toy_frame(kdn_auroc=0.93))
     assert worse["AUROC above that of the parent's confidence"].holds
     assert not worse["AUROC at least that of the best method that used no outliers"].holds
