@@ -323,6 +323,24 @@ def test_pool_of_two_rows_and_sources_that_are_sure_and_wrong(monkeypatch):
     assert fit_pool(*toy)[1] <= slow * (1 + 1e-8)
 
 
+def test_pool_does_not_chase_rounding(monkeypatch):
+    """Where one class has all the weight, the loss is smaller than the rounding of its terms."""
+    views, y, _, _ = toy_pool(np.random.default_rng(0), 3)
+    weight = np.where(y == 0, 1e13, 1.0)
+    prior = np.bincount(y, weight) / weight.sum()
+    calls = []
+
+    def counted(loss, start, bounded):
+        return minimize_convex(lambda t: calls.append(1) or loss(t), start, bounded)
+
+    monkeypatch.setattr("polycal._posterior.minimize_convex", counted)
+    proba = np.exp(views[:, 0]) / np.exp(views[:, 0]).sum(axis=2, keepdims=True)
+    shifted = proba * prior / (proba * prior).sum(axis=2, keepdims=True)
+    _, value = fit_pool(np.stack([views_of(p, prior, 60) for p in shifted]), y, weight, prior)
+    assert 0 <= value < 1e-9
+    assert len(calls) < 100
+
+
 def test_newton_stops_on_the_bound():
     """(a - 1)^2 + (b + 1)^2 + a b + (c + 2)^2, a and b >= 0: b presses on its bound, a = 1."""
 

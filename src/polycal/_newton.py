@@ -10,8 +10,10 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls
 
 MOST_STEPS = 100
-# Relative fall of the value that a step must promise to be made.
+# Fall that a step must promise to be made, relative to the value, or to SMALL if that is more:
+# what sums of logarithms lose by rounding does not shrink with their value.
 TOLERANCE = 1e-10
+SMALL = 1e-3
 # Added to the curvature, in units of its mean: directions in which nothing changes stay put.
 RIDGE = 1e-9
 ENOUGH = 1e-4  # Armijo's share of the fall that the slope promises
@@ -33,7 +35,7 @@ def minimize_convex(
     for _ in range(MOST_STEPS):
         aim = _lowest(curvature, slope, here, bounded)
         promised = slope @ (here - aim)
-        if promised <= TOLERANCE * abs(value):
+        if promised <= TOLERANCE * max(abs(value), SMALL):
             break
         share = 1.0
         while share > SHORTEST:
