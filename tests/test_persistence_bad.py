@@ -420,6 +420,27 @@ FORGERIES = {
         [key for key, _ in m["parent"]["fitted"]["dict"]].index("n_features_in_"),
         ["n_features_in_", 2],
     ),
+    "variance of a polytope that is not": lambda m, a: a["polytopes.varies"].__setitem__(-1, 10**9),
+    "variance of a polytope before the first": lambda m, a: a["polytopes.varies"].__setitem__(
+        0, -1
+    ),
+    "two variances of a polytope": lambda m, a: a["polytopes.varies"].__setitem__(
+        0, a["polytopes.varies"][1]
+    ),
+    "type of the rows": lambda m, a: a.update(
+        {"polytopes.varies": a["polytopes.varies"].astype(float)}
+    ),
+    "too few variances": lambda m, a: a.update(
+        {"polytopes.variance": a["polytopes.variance"][1:].copy()}
+    ),
+    "too narrow variances": lambda m, a: a.update(
+        {"polytopes.variance": a["polytopes.variance"][:, 1:].copy()}
+    ),
+    "variance of nothing": lambda m, a: m["state"]["landscape"]["polytopes"].update(variance=None),
+    "variance in a list": lambda m, a: m["state"]["landscape"]["polytopes"].update(variance=[]),
+    "two bandwidths": lambda m, a: a.update(
+        {"density.precision": a["density.precision"][:2].copy()}
+    ),
 }
 
 
@@ -427,6 +448,28 @@ FORGERIES = {
 def test_a_forged_description_is_refused(forgery, file):
     with pytest.raises(AlteredFileError):
         polycal.load(forged(file, FORGERIES[forgery]))
+
+
+def test_variances_of_before(file, small):
+    """The first files had the whole array, or 0 where no polytope varies."""
+    variance = polycal.load(file)._landscape.polytopes.variance
+    assert 0 < variance.any(axis=1).sum() < len(variance)
+
+    def whole(manifest, arrays):
+        del arrays["polytopes.varies"]
+        arrays["polytopes.variance"] = variance
+        node = {"array": "polytopes.variance"}
+        manifest["state"]["landscape"]["polytopes"]["variance"] = node
+
+    def none(manifest, arrays):
+        del arrays["polytopes.variance"]
+        manifest["state"]["landscape"]["polytopes"]["variance"] = 0
+
+    model = polycal.load(forged(file, whole))
+    assert_array_equal(model._landscape.polytopes.variance, variance)
+    assert_array_equal(model.predict_proba(small[1]), small[2])
+    model = polycal.load(forged(file, none))
+    assert_array_equal(model._landscape.polytopes.variance, np.zeros_like(variance))
 
 
 def test_leaves_that_would_take_all_memory(file):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import small_forest, small_network
@@ -280,34 +282,78 @@ def test_slope_and_curvature_of_the_pool(monkeypatch, block):
     assert_allclose(loss(theta)[2], numeric, atol=1e-8)
 
 
+def lowest_by_scipy(parts):
+    bounds = [(0.0, None) if b else (None, None) for b in parts["bounded"]]
+    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000, "maxfun": 50000}
+    return minimize(
+        lambda t: parts["loss"](t)[:2], parts["start"], jac=True, bounds=bounds, options=options
+    ).fun
+
+
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
 def test_pool_is_the_minimum_that_scipy_finds(monkeypatch, n_classes):
     toy = toy_pool(np.random.default_rng(n_classes), n_classes)
-    parts = spied_loss(monkeypatch, *toy)
-    bounds = [(0.0, None) if b else (None, None) for b in parts["bounded"]]
-    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000, "maxfun": 50000}
-    slow = minimize(
-        lambda t: parts["loss"](t)[:2], parts["start"], jac=True, bounds=bounds, options=options
-    )
+    slow = lowest_by_scipy(spied_loss(monkeypatch, *toy))
     pool, value = fit_pool(*toy)
-    assert value == pytest.approx(slow.fun, rel=1e-8)
-    assert value <= slow.fun * (1 + 1e-9)
+    assert value == pytest.approx(slow, rel=1e-8)
+    assert value <= slow * (1 + 1e-9)
     assert (pool.weights[:, :2] >= 0).all()
     again, same = fit_pool(*toy, near=pool)
     assert same == pytest.approx(value, rel=1e-9)
     assert_allclose(again(toy[0]), pool(toy[0]), atol=1e-4)
 
 
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_pool_from_a_far_start(n_classes):
+    """The parabola there, where p is 0 or 1, says little about the minimum."""
+    toy = toy_pool(np.random.default_rng(n_classes), n_classes)
+    pool, value = fit_pool(*toy)
+    for side in (30.0, -30.0):
+        weights = np.array([[0.0, 30.0, 9 * side], [1e-14, 30.0, 9 * side]])
+        far = replace(pool, weights=weights, offset=np.linspace(-side, side, n_classes))
+        assert fit_pool(*toy, near=far)[1] == pytest.approx(value, rel=1e-8)
+
+
+def test_pool_of_two_rows_and_sources_that_are_sure_and_wrong(monkeypatch):
+    rng = np.random.default_rng(5)
+    prior, y = np.ones(3) / 3, rng.integers(0, 3, 2)
+    sure = softmax(30 * rng.normal(size=(2, 2, 3)), axis=2)
+    toy = np.stack([views_of(p, prior, 10**6) for p in sure]), y, np.ones(2), prior
+    slow = lowest_by_scipy(spied_loss(monkeypatch, *toy))
+    assert fit_pool(*toy)[1] <= slow * (1 + 1e-8)
+
+
+def test_pool_does_not_chase_rounding(monkeypatch):
+    """Where one class has all the weight, the loss is smaller than the rounding of its terms."""
+    views, y, _, _ = toy_pool(np.random.default_rng(0), 3)
+    weight = np.where(y == 0, 1e13, 1.0)
+    prior = np.bincount(y, weight) / weight.sum()
+    calls = []
+
+    def counted(loss, start, bounded):
+        return minimize_convex(lambda t: calls.append(1) or loss(t), start, bounded)
+
+    monkeypatch.setattr("polycal._posterior.minimize_convex", counted)
+    proba = np.exp(views[:, 0]) / np.exp(views[:, 0]).sum(axis=2, keepdims=True)
+    shifted = proba * prior / (proba * prior).sum(axis=2, keepdims=True)
+    _, value = fit_pool(np.stack([views_of(p, prior, 60) for p in shifted]), y, weight, prior)
+    assert 0 <= value < 1e-9
+    assert len(calls) < 100
+
+
 def test_newton_stops_on_the_bound():
-    """(a - 1)^2 + (b + 1)^2 + a b over a >= 0, b >= 0: b presses against its bound, a = 1."""
+    """(a - 1)^2 + (b + 1)^2 + a b + (c + 2)^2, a and b >= 0: b presses on its bound, a = 1."""
 
     def bowl(t):
-        a, b = t
-        slope = np.array([2 * (a - 1) + b, 2 * (b + 1) + a])
-        return (a - 1) ** 2 + (b + 1) ** 2 + a * b, slope, np.array([[2.0, 1.0], [1.0, 2.0]])
+        a, b, c = t
+        value = (a - 1) ** 2 + (b + 1) ** 2 + a * b + (c + 2) ** 2
+        slope = np.array([2 * (a - 1) + b, 2 * (b + 1) + a, 2 * (c + 2)])
+        return value, slope, np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 2.0]])
 
-    found, value = minimize_convex(bowl, np.array([0.0, 3.0]), np.array([True, True]))
-    assert_allclose(found, [1.0, 0.0], atol=1e-8)
+    bounded = np.array([True, True, False])
+    found, value = minimize_convex(bowl, np.array([0.0, 3.0, 0.0]), bounded)
+    assert_allclose(found, [1.0, 0.0, -2.0], atol=1e-8)
+    assert found[1] == 0
     assert value == pytest.approx(1.0)
 
 

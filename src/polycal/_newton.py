@@ -6,13 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.optimize import nnls
 
 MOST_STEPS = 100
-# Relative fall of the value in one step below which the minimum is reached.
+# Fall that a step must promise to be made, relative to the value, or to SMALL if that is more:
+# what sums of logarithms lose by rounding does not shrink with their value.
 TOLERANCE = 1e-10
+SMALL = 1e-3
 # Added to the curvature, in units of its mean: directions in which nothing changes stay put.
 RIDGE = 1e-9
 ENOUGH = 1e-4  # Armijo's share of the fall that the slope promises
+SHORTEST = 1e-15  # share of a step; below it there is nothing but rounding
 
 
 def minimize_convex(
@@ -20,30 +25,42 @@ def minimize_convex(
     start: NDArray,
     bounded: NDArray,
 ) -> tuple[NDArray, float]:
-    """The minimum and its value (Bertsekas 1982, projected Newton).
+    """The minimum and its value.
 
     ``function`` gives value, slope and curvature; ``bounded`` marks variables that must be at
-    least 0. Those that lie on the bound and press against it sit out of a step.
+    least 0. Each step goes towards the lowest point within the bounds of the parabola there.
+    The way is straight, so the value falls at first however long the step is.
     """
     here, (value, slope, curvature) = start, function(start)
     for _ in range(MOST_STEPS):
-        free = ~(bounded & (here <= 0) & (slope > 0))
-        part = curvature[np.ix_(free, free)]
-        part[np.diag_indices(len(part))] += RIDGE * np.trace(part) / len(part)
-        step = np.zeros(len(here))
-        step[free] = -np.linalg.solve(part, slope[free])
+        aim = _lowest(curvature, slope, here, bounded)
+        promised = slope @ (here - aim)
+        if promised <= TOLERANCE * max(abs(value), SMALL):
+            break
         share = 1.0
-        while True:
-            there = here + share * step
-            there[bounded] = np.maximum(there[bounded], 0.0)
+        while share > SHORTEST:
+            there = here + share * (aim - here)
             found = function(there)
-            if found[0] <= value + ENOUGH * slope @ (there - here):
+            if found[0] <= value - ENOUGH * share * promised:
                 break
             share /= 2
-            if share < TOLERANCE:
-                return here, value
-        fall = value - found[0]
-        here, (value, slope, curvature) = there, found
-        if fall <= TOLERANCE * abs(value):
+        else:
             break
+        here, (value, slope, curvature) = there, found
     return here, value
+
+
+def _lowest(curvature: NDArray, slope: NDArray, here: NDArray, bounded: NDArray) -> NDArray:
+    """Where the parabola at ``here`` is lowest: the bounded variables first, as least squares."""
+    free = ~bounded
+    curvature = curvature + RIDGE * np.trace(curvature) / len(here) * np.eye(len(here))
+    across = curvature[np.ix_(free, bounded)]
+    inner = cho_factor(curvature[np.ix_(free, free)])
+    left = curvature[np.ix_(bounded, bounded)] - across.T @ cho_solve(inner, across)
+    root = cholesky(left)  # upper
+    aim = left @ here[bounded] - slope[bounded] + across.T @ cho_solve(inner, slope[free])
+    there = here.copy()
+    there[bounded] = nnls(root, solve_triangular(root, aim, trans="T"), maxiter=MOST_STEPS)[0]
+    moved = there[bounded] - here[bounded]
+    there[free] -= cho_solve(inner, slope[free] + across @ moved)
+    return there

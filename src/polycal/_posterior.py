@@ -160,11 +160,14 @@ def fit_pool(
     precision = FREE_PRECISION / n_samples * np.append(free, np.ones(n_classes))
     first, last = slice(n_weights), slice(n_weights, None)  # weights, offsets
 
+    # Each block adds n_classes squared numbers to the curvature: not for a handful of rows.
+    n_together = max(1, BLOCK // n_classes, n_classes // 8)
+
     def loss(theta: NDArray) -> tuple[float, NDArray, NDArray]:
         """Log-loss with its slope and curvature, block by block: one stays in the cache."""
         value = 0.5 * float((precision * theta**2).sum())
         slope, curvature = precision * theta, np.diag(precision)
-        for rows in gen_batches(n_samples, max(1, BLOCK // n_classes)):
+        for rows in gen_batches(n_samples, n_together):
             v, share = flat[:, rows].reshape(n_weights, -1), row_weight[rows]
             z = (theta[first] @ v).reshape(-1, n_classes) + theta[last]
             z -= z.max(axis=1, keepdims=True)

@@ -27,7 +27,7 @@ from ._values import Packer, Unpacker, of, one
 
 # Sizes: p polytopes, e stored modes of the evidence, c classes, n numbers, k categories,
 # l levels of all symbols, s symbols and one, o numbers that are sometimes missing, r rows of
-# the fit, v calibration rows.
+# the fit, v calibration rows, q bandwidths (p, or one for all), u polytopes that vary.
 DENSITY = {
     "mean": "float64 p n",
     "precision": "float64 q n",
@@ -261,6 +261,7 @@ def _variance(reader: Reader, node: Any) -> NDArray:
         rows, values = one(node, "rows", "values")
         rows, values = reader.sized(rows, "int64 u"), reader.sized(values, "float64 u n")
         require(_within(rows, 0, len(whole)), "a variance belongs to a polytope that is not")
+        require((np.diff(rows) > 0).all(), "variances are not in the order of the polytopes")
         whole[rows] = values
     return whole
 
