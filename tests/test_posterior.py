@@ -341,6 +341,19 @@ def test_pool_does_not_chase_rounding(monkeypatch):
     assert len(calls) < 100
 
 
+def test_newton_where_rounding_leaves_no_curvature():
+    """A curvature that is a little negative in one direction, as rounding may leave it."""
+
+    def valley(t):
+        slope = np.array([2 * (t[0] - 1), 0.0, 0.0])
+        return (t[0] - 1) ** 2, slope, np.diag([2.0, -1e-8, 0.0])
+
+    bounded = np.array([True, True, False])
+    found, value = minimize_convex(valley, np.array([0.0, 1.0, 1.0]), bounded)
+    assert_allclose(found, [1.0, 1.0, 1.0], atol=1e-4)
+    assert value == pytest.approx(0.0, abs=1e-8)
+
+
 def test_newton_stops_on_the_bound():
     """(a - 1)^2 + (b + 1)^2 + a b + (c + 2)^2, a and b >= 0: b presses on its bound, a = 1."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls
 
 MOST_STEPS = 100
@@ -15,7 +16,8 @@ MOST_STEPS = 100
 TOLERANCE = 1e-10
 SMALL = 1e-3
 # Added to the curvature, in units of its mean: directions in which nothing changes stay put.
-RIDGE = 1e-9
+# More where rounding has left no positive curvature; the step is shorter, and still falls.
+RIDGES = (1e-9, 1e-6, 1e-3)
 ENOUGH = 1e-4  # Armijo's share of the fall that the slope promises
 SHORTEST = 1e-15  # share of a step; below it there is nothing but rounding
 
@@ -33,7 +35,7 @@ def minimize_convex(
     """
     here, (value, slope, curvature) = start, function(start)
     for _ in range(MOST_STEPS):
-        aim = _lowest(curvature, slope, here, bounded)
+        aim = _lowest_with_ridge(curvature, slope, here, bounded)
         promised = slope @ (here - aim)
         if promised <= TOLERANCE * max(abs(value), SMALL):
             break
@@ -50,10 +52,19 @@ def minimize_convex(
     return here, value
 
 
+def _lowest_with_ridge(
+    curvature: NDArray, slope: NDArray, here: NDArray, bounded: NDArray
+) -> NDArray:
+    unit = np.trace(curvature) / len(here) * np.eye(len(here))
+    for ridge in RIDGES[:-1]:
+        with suppress(LinAlgError):
+            return _lowest(curvature + ridge * unit, slope, here, bounded)
+    return _lowest(curvature + RIDGES[-1] * unit, slope, here, bounded)
+
+
 def _lowest(curvature: NDArray, slope: NDArray, here: NDArray, bounded: NDArray) -> NDArray:
     """Where the parabola at ``here`` is lowest: the bounded variables first, as least squares."""
     free = ~bounded
-    curvature = curvature + RIDGE * np.trace(curvature) / len(here) * np.eye(len(here))
     across = curvature[np.ix_(free, bounded)]
     inner = cho_factor(curvature[np.ix_(free, free)])
     left = curvature[np.ix_(bounded, bounded)] - across.T @ cho_solve(inner, across)
