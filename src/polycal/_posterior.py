@@ -113,19 +113,23 @@ def fit_posterior(
             loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return pool, float(loss)
 
+    pools: dict[float, Pool | None] = {}
+
     def losses(gammas: NDArray) -> NDArray:
         """Neighbours on the grid have similar pools: each starts where the one before ended."""
         found, pool = [], None
-        for proba in kernel(gammas):
+        for one, proba in zip(gammas, kernel(gammas), strict=True):
             pool, loss = judge(proba, pool)
+            pools[float(one)] = pool
             found.append(loss)
         return np.array(found)
 
     if gamma is None:
         gamma = choose_gamma(losses)
-    best = judge(kernel(np.array([gamma]))[0])[0]
+    else:
+        losses(np.array([gamma]))
     fitted_prior = held_prior if pooled else train_prior
-    return Posterior(gamma, best, train_prior, fitted_prior, prior, n_rows)
+    return Posterior(gamma, pools[gamma], train_prior, fitted_prior, prior, n_rows)
 
 
 def views_of(proba: NDArray, prior: NDArray, n_rows: int) -> NDArray:
