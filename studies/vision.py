@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.model_selection import train_test_split
 
 from benchmarks._protocol import SMALLEST
 from polycal import PAPER, GeodesicCalibrator, TorchParent
@@ -42,16 +41,23 @@ from polycal.metrics import (
 
 from . import _scores, images
 from ._encoders import RECIPES, Recipe, make_head, make_model
-from ._runner import Cell, Options, Study, cell_name, main, write_atomically
+from ._runner import Cell, Options, Study, main, write_atomically
 from ._tabular import recalibrator
 from ._training import LOSSES, Images, fast_products, read, to_pixels, train
+from ._vision_data import (
+    CALIBRATION_SHARE,
+    IDS,
+    N_NOISE,
+    keep,
+    load,
+    make_problem,
+    place_of,
+    read_set,
+)
 from ._vision_report import draw
 from .data import cache
 
-IDS = ("cifar10", "cifar100", "svhn")
 ENCODERS = ("lite0", "resnet18")
-CALIBRATION_SHARE = 0.1
-N_NOISE = 10_000
 KDN = {"kdn": {}, "kdn PAPER": PAPER, "kdn oe": {}}
 RECALIBRATED = ("isotonic", "sigmoid", "temperature")
 DETECTORS = ("energy", "mahalanobis", "knn")
@@ -126,93 +132,6 @@ def run(cell: Cell, options: Options) -> list[dict]:
     return (run_training if cell["stage"] == "train" else run_score)(cell, options)
 
 
-# -------------------------------------------------------------------------- data
-
-
-@dataclass(frozen=True)
-class Problem:
-    """The images of one ID set, cut, and those of every test set."""
-
-    fit: tuple[NDArray, NDArray]
-    cal: tuple[NDArray, NDArray]
-    tests: dict[str, NDArray]
-    n_classes: int
-
-
-_read_sets: dict[tuple, Any] = {}
-
-
-def _set(name: str, options: Options) -> tuple[NDArray, NDArray]:
-    """A set as it is read once in a process."""
-    key = name, options.quick, options.data
-    if key not in _read_sets:
-        make = toy_set if options.quick else images.read
-        _read_sets[key] = make(name, cache(options.data))
-    return _read_sets[key]
-
-
-def toy_set(name: str, folder: Path | None = None) -> tuple[NDArray, NDArray]:
-    """Gratings that stand for a set in ``--quick``: a class is a direction, a set a frequency."""
-    which, part = name.split("_")
-    n, seed = (480, 0) if part == "train" else (150, 1)
-    rng = np.random.default_rng([seed, IDS.index(which)])
-    y = np.arange(n) % 4
-    angle, phase = y * np.pi / 4, rng.uniform(0, 2 * np.pi, n)
-    place = np.arange(images.SIDE)
-    wave = np.cos(angle)[:, None, None] * place[:, None] + np.sin(angle)[:, None, None] * place
-    wave = np.sin(wave * (0.5 + 0.6 * IDS.index(which)) + phase[:, None, None])
-    x = 128 + 60 * wave[..., None] + rng.normal(0, 20, (n, images.SIDE, images.SIDE, 3))
-    return x.clip(0, 255).astype(np.uint8), y
-
-
-def split_seed(cell: Cell, options: Options) -> int:
-    """The same rows to fit and to calibrate for every encoder, loss and method."""
-    return options.seed_of(id=cell["id"], rep=cell["rep"])
-
-
-def make_problem(cell: Cell, options: Options) -> Problem:
-    x, y = _set(f"{cell['id']}_train", options)
-    fit, held = train_test_split(
-        np.arange(len(y)),
-        test_size=CALIBRATION_SHARE,
-        stratify=y,
-        random_state=split_seed(cell, options),
-    )
-    tests = {name: _set(f"{name}_test", options)[0] for name in IDS}
-    n_noise = N_NOISE if not options.quick else 150
-    tests["noise"] = images.noise(n_noise, split_seed(cell, options))
-    return Problem((x[fit], y[fit]), (x[held], y[held]), tests, int(y.max()) + 1)
-
-
-# ------------------------------------------------------------------------- store
-
-
-def place_of(cell: Cell, options: Options, loss: str) -> Path:
-    """Where a training leaves its files."""
-    root = options.extra.get("store") or cache(options.data) / "vision_store"
-    key = {"id": cell["id"], "encoder": cell["encoder"], "loss": loss, "rep": cell["rep"]}
-    return root / (cell_name(key) + "-quick" * options.quick)
-
-
-def keep(place: Path, name: str, arrays: dict[str, NDArray]) -> None:
-    """Arrays as float16 (labels as they are), the whole file or none."""
-    small = {k: v.astype(np.float16) if v.dtype.kind == "f" else v for k, v in arrays.items()}
-    with whole_file(place / name) as part, open(part, "wb") as file:
-        np.savez(file, **small)
-
-
-def load(place: Path, name: str, *keys: str) -> dict[str, NDArray]:
-    """Arrays that a training left, as float32."""
-    if not (place / name).exists():
-        raise FileNotFoundError(
-            f"{place / name} is not there: run its cell of stage train first (delete that cell's "
-            "file if it ran on another machine), or name the right --store"
-        )
-    with np.load(place / name, allow_pickle=False) as arrays:
-        found = {k: arrays[k] for k in keys or arrays.files}
-    return {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in found.items()}
-
-
 # ---------------------------------------------------------------------- training
 
 
@@ -269,7 +188,7 @@ def run_training(cell: Cell, options: Options) -> list[dict]:
         keep(place, "embeddings.npz", embeddings)
     labels = {"y fit": problem.fit[1], "y cal": problem.cal[1]}
     keep(place, "logits.npz", logits | labels)
-    y_test = _set(f"{cell['id']}_test", options)[1]
+    y_test = read_set(f"{cell['id']}_test", options)[1]
     correct = float((logits[cell["id"]].argmax(axis=1) == y_test).mean())
     made = {"accuracy": correct, "device": device_name(device), "seconds": seconds}
     write_atomically(place / "training.json", json.dumps(made))
@@ -293,7 +212,7 @@ def run_score(cell: Cell, options: Options) -> list[dict]:
     """The figures of one method, from what a training left."""
     method, name = cell["method"], cell["id"]
     place = place_of(cell, options, loss_of(method))
-    y_test = _set(f"{name}_test", options)[1]
+    y_test = read_set(f"{name}_test", options)[1]
     labels = load(place, "logits.npz", "y fit", "y cal")
     priors = np.bincount(labels["y fit"]) / len(labels["y fit"])
     others = [other for other in (*IDS, "noise") if other != name]
