@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polycal import _posterior
+from polycal import _pool
 from polycal._density import Density
 from polycal._polytopes import Polytopes
 from polycal._types import ActivationModes, Reading
@@ -32,7 +32,7 @@ def _swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 @contextmanager
 def no_confidence_levels() -> Iterator[None]:
     """The pool's own highest probability stays as it is."""
-    with _swapped(_posterior, "fit_confidence", lambda *rows: lambda log_proba: log_proba):
+    with _swapped(_pool, "fit_confidence", lambda *rows: None):
         yield
 
 

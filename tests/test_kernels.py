@@ -310,6 +310,18 @@ def test_euclidean_nearest_and_pair_similarity(kind):
     assert_allclose(pairs, np.take_along_axis(K, index, axis=1), atol=1e-12)
 
 
+def test_gpu_index_keeps_the_counts_of_one_pass_only():
+    rng = np.random.default_rng(4)
+    stored, queries = random_modes(rng, 60, (40, 3)), random_modes(rng, 20, (40, 3))
+    index = TorchIndex(stored, "cpu")
+    exponents = np.array([2.0])
+    for counts in (rng.uniform(0.5, 3, (60, 4)), rng.uniform(0.5, 3, (60, 4))):
+        with config_context(working_memory=0.01):  # several blocks
+            sums = index.class_sums(queries, counts, exponents, EFFORT)
+        expected = NetworkIndex(stored).class_sums(queries, counts, exponents, EFFORT)
+        assert_allclose(sums, expected, rtol=1e-9)
+
+
 def test_gpu_index_is_equal_to_the_last_bit_and_travels_without_its_device():
     rng = np.random.default_rng(9)
     stored, queries = random_modes(rng, 90, (300, 64, 3)), random_modes(rng, 40, (300, 64, 3))

@@ -26,6 +26,7 @@ LAYERS = {
     "_gate": 2,
     "_smoothing": 2,
     "_newton": 2,
+    "_pool": 2,
     "_posterior": 2,
     "_confidence": 2,
     "_explanation": 2,

@@ -53,6 +53,26 @@ def test_every_container_gives_the_same(X, y):
         np.testing.assert_array_equal(reading.labels, y)
 
 
+class Unknown(torch.utils.data.IterableDataset):
+    """Rows in batches, and nobody knows how many."""
+
+    def __init__(self, *batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(map(torch.as_tensor, self.batches))
+
+
+def test_rows_of_unknown_number_and_size(X):
+    net = mlp(nn.ReLU())
+    rows = DataLoader(Unknown(X[:3], X[3:20], X[20:]), batch_size=None)
+    assert_same(read(net, rows), read(net, X))
+
+    pooled = nn.Sequential(nn.AdaptiveAvgPool1d(D), net)
+    with pytest.raises(ValueError, match="rows of one size; the first had 10 numbers, .* has 15"):
+        read(pooled, DataLoader(Unknown(X[:3].repeat(2, 1), X[:3].repeat(3, 1)), batch_size=None))
+
+
 def test_a_shuffled_loader_keeps_its_order_and_is_read_once(X, y):
     net = mlp(nn.ReLU())
     order = np.random.default_rng(3).permutation(N)

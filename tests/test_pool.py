@@ -11,7 +11,7 @@ from scipy.optimize import check_grad, minimize
 from scipy.special import softmax
 
 from polycal._newton import minimize_convex
-from polycal._posterior import fit_pool, views_of
+from polycal._pool import fit_pool, views_of
 
 
 def test_pool_recovers_the_posterior_that_made_the_labels():
@@ -56,7 +56,7 @@ def spied_loss(monkeypatch, views, y, weight, prior):
         return start, 0.0
 
     with monkeypatch.context() as patch:
-        patch.setattr("polycal._posterior.minimize_convex", spy)
+        patch.setattr("polycal._pool.minimize_convex", spy)
         fit_pool(views, y, weight, prior)
     return caught
 
@@ -65,7 +65,7 @@ def spied_loss(monkeypatch, views, y, weight, prior):
 def test_slope_and_curvature_of_the_pool(monkeypatch, block):
     """By finite differences, also where rows come in many blocks."""
     rng = np.random.default_rng(0)
-    monkeypatch.setattr("polycal._posterior.BLOCK", block)
+    monkeypatch.setattr("polycal._pool.BLOCK", block)
     loss = spied_loss(monkeypatch, *toy_pool(rng, 4))["loss"]
     theta = rng.uniform(0.1, 1, 10)
     assert check_grad(lambda t: loss(t)[0], lambda t: loss(t)[1], theta) < 1e-6
@@ -94,6 +94,17 @@ def test_pool_is_the_minimum_that_scipy_finds(monkeypatch, n_classes):
     again, same = fit_pool(*toy, near=pool)
     assert same == pytest.approx(value, rel=1e-9)
     assert_allclose(again(toy[0]), pool(toy[0]), atol=1e-4)
+
+
+@pytest.mark.parametrize("block", [2**22, 28])
+def test_pool_on_a_torch_device_is_the_same(monkeypatch, block):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("polycal._pool.DEVICE_BLOCK", block)
+    toy = toy_pool(np.random.default_rng(5), 4)
+    (here, value), (there, same) = fit_pool(*toy), fit_pool(*toy, device="cpu")
+    assert same == pytest.approx(value, rel=1e-12)
+    assert_allclose(there.weights, here.weights, atol=1e-6)
+    assert_allclose(there.offset, here.offset, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
@@ -126,7 +137,7 @@ def test_pool_does_not_chase_rounding(monkeypatch):
     def counted(loss, start, bounded):
         return minimize_convex(lambda t: calls.append(1) or loss(t), start, bounded)
 
-    monkeypatch.setattr("polycal._posterior.minimize_convex", counted)
+    monkeypatch.setattr("polycal._pool.minimize_convex", counted)
     proba = np.exp(views[:, 0]) / np.exp(views[:, 0]).sum(axis=2, keepdims=True)
     shifted = proba * prior / (proba * prior).sum(axis=2, keepdims=True)
     _, value = fit_pool(np.stack([views_of(p, prior, 60) for p in shifted]), y, weight, prior)

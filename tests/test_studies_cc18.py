@@ -16,7 +16,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
-from polycal import GeodesicCalibrator, _posterior
+from polycal import GeodesicCalibrator, _pool, _posterior
 from polycal._types import ActivationModes
 from polycal.estimators import _landscape
 from polycal.kernels import Effort
@@ -281,16 +281,14 @@ def test_without_levels_the_pool_speaks(iris_model):
     with _hooks.no_confidence_levels():
         model = fit()
     log_pi = model._alpha_and_log_posterior(X)[1]
-    kept = _posterior.Pool(model.pool_weights_, model._posterior.pool.offset, lambda rows: rows)
+    kept = _pool.Pool(model.pool_weights_, model._posterior.pool.offset)
     parent = model.estimator_.predict_proba(X)
     kernel = fit()._landscape  # the same evidence, gamma below
     near = kernel.nearest(model._parent.read(X).modes, X, gamma=model.gamma_)
     gammas, effort = np.array([model.gamma_]), kernel.settings.effort
     proba = kernel.kernel.proba(model._parent.read(X).modes, near, gammas, effort)[0]
     posterior = model._posterior
-    views = [
-        _posterior.views_of(p, posterior.train_prior, posterior.n_rows) for p in (parent, proba)
-    ]
+    views = [_pool.views_of(p, posterior.train_prior, posterior.n_rows) for p in (parent, proba)]
     expected = _posterior.shift_prior(
         kept(np.stack(views)), posterior.fitted_prior, posterior.prior
     )

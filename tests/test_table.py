@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -15,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from polycal import PAPER, GeodesicCalibrator
 from polycal._bandwidth import geodesic_density, polytope_density, smoothed_shares
-from polycal._density import Density
+from polycal._density import Density, row_terms
 from polycal._polytopes import Polytopes
 from polycal._table import Table, find_categories
 from polycal._types import ActivationModes
@@ -46,7 +48,8 @@ def test_a_table_by_hand():
     X = pd.DataFrame(
         {"c": pd.Categorical(["x", "y", None]), "a": [1.0, np.nan, 3.0], "b": [1, 2, 3]}
     )
-    table = Table.learn(X, find_categories(X, "from_dtype"))
+    table, encoded = Table.learn(X, find_categories(X, "from_dtype"))
+    assert_array_equal(encoded, table.encode(X))
     assert_array_equal(table.numbers, [1, 2])
     assert_array_equal(table.start, [0, 4, 6])  # missing, x, y, never seen; there, missing
     nan = np.nan
@@ -58,7 +61,8 @@ def test_a_table_by_hand():
 
 def test_numbers_alone_stay_as_they_are():
     X = np.random.default_rng(0).normal(size=(5, 3))
-    table = Table.learn(X, find_categories(X, "from_dtype"))
+    table, encoded = Table.learn(X, find_categories(X, "from_dtype"))
+    assert_array_equal(encoded, table.encode(X))
     assert_array_equal(table.encode(X), X)
     assert len(table.start) == 1
 
@@ -78,7 +82,7 @@ def test_categories_by_name_number_and_mask(wanted):
 def test_containers_give_the_same_rows():
     X, _ = make_mixed(50)
     wanted = find_categories(X, "from_dtype")
-    expected = Table.learn(X, wanted).encode(X)
+    expected = Table.learn(X, wanted)[0].encode(X)
     polars = pl.DataFrame(
         {
             "a": X["a"].to_list(),
@@ -87,12 +91,12 @@ def test_containers_give_the_same_rows():
             "size": X["size"].astype(int).to_list(),
         }
     )
-    assert_array_equal(Table.learn(polars, wanted).encode(polars), expected)
+    assert_array_equal(Table.learn(polars, wanted)[1], expected)
     assert_array_equal(find_categories(polars, "from_dtype"), [2])
     objects = X.astype(object).to_numpy()
-    assert_array_equal(Table.learn(objects, wanted).encode(objects), expected)
+    assert_array_equal(Table.learn(objects, wanted)[1], expected)
     nullable = X.astype({"a": "Float64", "b": "Float64"})
-    assert_array_equal(Table.learn(nullable, wanted).encode(nullable), expected)
+    assert_array_equal(Table.learn(nullable, wanted)[1], expected)
 
 
 # -------------------------------------------------------------- the density
@@ -177,6 +181,22 @@ def test_geodesic_density_with_missing_values_equals_its_definition():
     log_share = 0.5 * (np.log(local_share) + np.log(common_share))
     expected = log_share - log_share.max(axis=1, keepdims=True)
     assert_allclose(density.log_share[:, :4], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("bandwidth", ["own", "shared"])
+def test_densities_side_by_side_are_those_of_one_row_at_a_time(bandwidth):
+    modes, X, y, weight, start = mixed_polytopes()
+    polytopes = Polytopes.from_rows(modes, X, y, weight, 2, start)
+    density = polytope_density(polytopes, 0.1, start)
+    if bandwidth == "shared":
+        density = replace(density, precision=density.precision[:1])
+    index = np.random.default_rng(1).integers(-1, len(polytopes), (80, 5))
+    kernel, total = density.log_kernel(X, index), density.log_density(X, index)
+    for i, j in np.ndindex(index.shape):
+        expected = (-np.inf, 0.0)
+        if index[i, j] >= 0:
+            expected = row_terms(X[i], index[i, j], density.parts)
+        assert (kernel[i, j], total[i, j]) == (expected[0], sum(expected))
 
 
 def test_a_number_that_nobody_has():

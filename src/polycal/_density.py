@@ -138,10 +138,36 @@ def row_log_density(x, r, parts):
 
 @njit(nogil=True, cache=True)
 def _all_terms(X, index, parts, out_kernel, out_norm):
+    """``row_terms`` of each row in several polytopes; index -1 is no polytope.
+
+    Feature by feature, so that the sums of all polytopes grow side by side; each is added in
+    the order of ``row_terms``, and equal to the last bit.
+    """
+    mean, precision, log_norm, log_missing, log_share, start = parts
+    n_numbers, k = mean.shape[1], index.shape[1]
+    place, own = np.empty(k, np.int64), np.empty(k, np.int64)
+    total, factors = np.empty(k), np.empty(k)
     for i in range(index.shape[0]):
-        for j in range(index.shape[1]):
-            r = index[i, j]
-            if r < 0:
-                out_kernel[i, j], out_norm[i, j] = -np.inf, 0.0
+        norm = out_norm[i]
+        for m in range(k):
+            place[m] = max(index[i, m], 0)
+            own[m] = place[m] if precision.shape[0] > 1 else 0
+            total[m], factors[m], norm[m] = 0.0, 0.0, log_norm[place[m]]
+        for j in range(n_numbers):
+            x = X[i, j]
+            if x == x:
+                for m in range(k):
+                    z = x - mean[place[m], j]
+                    total[m] += z * z * precision[own[m], j]
             else:
-                out_kernel[i, j], out_norm[i, j] = row_terms(X[i], r, parts)
+                for m in range(k):
+                    factors[m] += log_missing[j]
+                    norm[m] -= 0.5 * math.log(precision[own[m], j]) - HALF_LOG_2PI
+        for c in range(len(start) - 1):
+            level = start[c] + np.int64(X[i, n_numbers + c])
+            for m in range(k):
+                factors[m] += log_share[place[m], level]
+        for m in range(k):
+            there = index[i, m] >= 0
+            out_kernel[i, m] = factors[m] - 0.5 * total[m] if there else -np.inf
+            norm[m] = norm[m] if there else 0.0

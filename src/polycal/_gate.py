@@ -88,7 +88,10 @@ class GeodesicGate(Gate):
     def log_f(
         self, X: NDArray, near: Near, density: Density, energy: NDArray | None = None
     ) -> NDArray:
-        kernel, second = neighbourhood(X, near, density)
+        return self.joined(*neighbourhood(X, near, density), energy)
+
+    def joined(self, kernel: NDArray, second: NDArray, energy: NDArray | None) -> NDArray:
+        """log f from what ``neighbourhood`` gives."""
         if self.ceiling is not None:
             if energy is None:
                 raise ValueError(

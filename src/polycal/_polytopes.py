@@ -65,7 +65,8 @@ class Polytopes:
         places = start[:-1] + X[:, n_numbers:].astype(np.int64)
         levels[np.arange(len(y))[:, None], places] = weight[:, None]
         numbers, observed = X[:, :n_numbers], weight[:, None]
-        if not all_finite(numbers):
+        # Where the rows of a fit miss a number, there is a symbol that says so.
+        if len(start) > 1 and not all_finite(numbers):
             missing = np.isnan(numbers)
             if missing.any():
                 numbers, observed = np.where(missing, 0.0, numbers), observed * ~missing
@@ -112,7 +113,7 @@ def _combine(
         return sums
 
     joined = total(observed)
-    center = np.zeros((len(distinct), mean.shape[1]))
+    center = np.empty((len(distinct), mean.shape[1]))
     spread = np.zeros(center.shape)
     # A number that a row misses has no weight: then every one is divided by its own.
     alone = (np.bincount(owner) == 1) & (observed.shape[1] == 1)
@@ -136,6 +137,9 @@ def _join_moments(mean, variance, observed, owner, alone, joined, center, spread
     same reason what is alone is copied, and rows that do not vary come without a variance.
     """
     n, wide, varies = mean.shape[1], observed.shape[1] > 1, len(variance) > 0
+    for r in range(len(alone)):
+        if not alone[r]:
+            center[r] = 0.0
     for i in range(len(owner)):
         r = owner[i]
         if alone[r]:

@@ -1,4 +1,4 @@
-"""What the labels say there: the pool of parent and kernel, and the mixture with the prior."""
+"""What the labels say there: the posterior from pool and prior, and the mixture with the prior."""
 
 from __future__ import annotations
 
@@ -8,35 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from sklearn.utils import gen_batches
 
-from ._confidence import ConfidenceMap, fit_confidence
-from ._newton import minimize_convex
+from ._pool import VIEWS, Pool, fit_pool, views_of
 from ._smoothing import choose_gamma
 from .metrics import expected_calibration_error
-
-# Each source enters the pool in these views; the first two may not have negative weights.
-VIEWS = ("log p", "-log(1 - p)", "p")
-# Precision of the Gaussian prior on the pool's free terms: one unit of log odds.
-FREE_PRECISION = 1.0
-BLOCK = 2**14  # numbers of one view that are worked on together
-
-
-@dataclass(frozen=True)
-class Pool:
-    """log pi = sum over sources and views of weight times view, plus offset, up to a constant.
-
-    With log p alone this is the log-linear pool; -log(1 - p) and p let each source's own
-    calibration curve bend at both ends (as beta calibration does) and in the middle.
-    """
-
-    weights: NDArray  # (n_sources, n_views)
-    offset: NDArray  # (n_classes,)
-    confidence: ConfidenceMap
-
-    def __call__(self, views: NDArray) -> NDArray:
-        """Log probabilities from views of shape (n_sources, n_views, n_samples, n_classes)."""
-        return self.confidence(_combine(self.weights, self.offset, views))
 
 
 @dataclass(frozen=True)
@@ -88,123 +63,60 @@ def fit_posterior(
     train_prior: NDArray,
     prior: NDArray,
     n_rows: int,
+    device: str | None = None,
 ) -> Posterior:
     """Choose gamma (unless given) and the pool by their loss on the calibration rows.
 
     ``kernel`` gives the kernel's probabilities of those rows for several gammas, shape
-    (n_gammas, n_rows, n_classes), from evidence that does not hold a row's own label.
+    (n_gammas, n_rows, n_classes), from evidence that does not hold a row's own label. The pool
+    is fitted on ``device``, where that is not the CPU.
     """
     held_prior = np.bincount(y, weight, len(train_prior)) / weight.sum()
     parent = views_of(parent_proba, train_prior, n_rows)
     if kernel is None:
-        pool, _ = fit_pool(parent[None], y, weight, train_prior)
-        return Posterior(None, pool, train_prior, held_prior, prior, n_rows)
+        alone, _ = fit_pool(parent[None], y, weight, train_prior, device=device)
+        alone = alone.with_levels(parent[None], y, weight)
+        return Posterior(None, alone, train_prior, held_prior, prior, n_rows)
 
-    def judge(proba: NDArray, near: Pool | None = None) -> tuple[Pool | None, float]:
+    both = np.stack([parent, parent])  # once: with many classes it is large
+
+    def beside_parent(proba: NDArray) -> NDArray:
+        both[1] = views_of(proba, train_prior, n_rows)
+        return both
+
+    def judge(proba: NDArray, near: Pool | None) -> tuple[Pool | None, float]:
         """The pool for one gamma's kernel posterior, and the loss to choose gamma by."""
-        views = views_of(proba, train_prior, n_rows)
-        pool = None
-        loss = -np.average(views[0, np.arange(len(y)), y], weights=weight)
+        views = beside_parent(proba)
+        pool, log_pi = None, views[1, 0]
+        loss = -np.average(log_pi[np.arange(len(y)), y], weights=weight)
         if pooled:
-            sources = np.stack([parent, views])
-            pool, loss = fit_pool(sources, y, weight, train_prior, near)
+            pool, loss = fit_pool(views, y, weight, train_prior, near, device)
         if scoring == "ece":
-            log_pi = views[0] if pool is None else pool(sources)
+            if pool is not None:
+                log_pi = pool.with_levels(views, y, weight)(views)
             loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return pool, float(loss)
 
-    pools: dict[float, Pool | None] = {}
+    found: dict[float, tuple[Pool | None, NDArray]] = {}
 
     def losses(gammas: NDArray) -> NDArray:
         """Neighbours on the grid have similar pools: each starts where the one before ended."""
-        found, pool = [], None
+        values, pool = [], None
         for one, proba in zip(gammas, kernel(gammas), strict=True):
             pool, loss = judge(proba, pool)
-            pools[float(one)] = pool
-            found.append(loss)
-        return np.array(found)
+            found[float(one)] = pool, proba
+            values.append(loss)
+        return np.array(values)
 
     if gamma is None:
         gamma = choose_gamma(losses)
     else:
         losses(np.array([gamma]))
+    pool, proba = found[gamma]
+    if pool is not None:
+        pool = pool.with_levels(beside_parent(proba), y, weight)
     fitted_prior = held_prior if pooled else train_prior
-    return Posterior(gamma, pools[gamma], train_prior, fitted_prior, prior, n_rows)
-
-
-def views_of(proba: NDArray, prior: NDArray, n_rows: int) -> NDArray:
-    """log p, -log(1 - p) and p, shape (n_views, n_samples, n_classes).
-
-    p has one more row, spread by the prior, among the n that it was estimated from: n rows
-    can neither exclude a class nor prove it, and every log stays finite.
-    """
-    share = 1.0 / (n_rows + 1.0)
-    p = (1.0 - share) * proba + share * prior
-    return np.stack([np.log(p), -np.log1p(-p), p])
-
-
-def fit_pool(
-    views: NDArray, y: NDArray, weight: NDArray, prior: NDArray, near: Pool | None = None
-) -> tuple[Pool, float]:
-    """Weights and offsets of lowest log-loss on the calibration rows, and that loss.
-
-    The problem is convex; ``near`` is a pool to start from.
-
-    Each label counts as n / (n + 1) of a row plus 1 / (n + 1) spread by the prior (Platt's
-    correction), so that separable calibration rows do not drive the weights to infinity.
-    """
-    n_sources, n_views, n_samples, n_classes = views.shape
-    n_weights = n_sources * n_views
-    flat = views.reshape(n_weights, n_samples, n_classes)
-    target = np.tile(prior / (n_samples + 1.0), (n_samples, 1))
-    target[np.arange(n_samples), y] += n_samples / (n_samples + 1.0)
-    row_weight = (weight / weight.sum())[:, None]
-    target *= row_weight
-    free = np.tile([view == "p" for view in VIEWS], n_sources)
-    precision = FREE_PRECISION / n_samples * np.append(free, np.ones(n_classes))
-    first, last = slice(n_weights), slice(n_weights, None)  # weights, offsets
-
-    # Each block adds n_classes squared numbers to the curvature: not for a handful of rows.
-    n_together = max(1, BLOCK // n_classes, n_classes // 8)
-
-    def loss(theta: NDArray) -> tuple[float, NDArray, NDArray]:
-        """Log-loss with its slope and curvature, block by block: one stays in the cache."""
-        value = 0.5 * float((precision * theta**2).sum())
-        slope, curvature = precision * theta, np.diag(precision)
-        for rows in gen_batches(n_samples, n_together):
-            v, share = flat[:, rows].reshape(n_weights, -1), row_weight[rows]
-            z = (theta[first] @ v).reshape(-1, n_classes) + theta[last]
-            z -= z.max(axis=1, keepdims=True)
-            p = np.exp(z)
-            total = p.sum(axis=1, keepdims=True)
-            p /= total
-            value += np.vdot(share, np.log(total)) - np.vdot(target[rows], z)
-            mass = share * p
-            residual = mass - target[rows]
-            slope[first] += v @ residual.ravel()
-            slope[last] += residual.sum(axis=0)
-            expected = (v * p.ravel()).reshape(n_weights, -1, n_classes).sum(axis=2)
-            weighted = v * mass.ravel()
-            curvature[first, first] += weighted @ v.T - (expected * share.T) @ expected.T
-            across = weighted.reshape(n_weights, -1, n_classes).sum(axis=1) - expected @ mass
-            curvature[first, last] += across
-            curvature[last, first] += across.T
-            curvature[last, last] += np.diag(mass.sum(axis=0)) - p.T @ mass
-        return value, slope, curvature
-
-    start = np.zeros(n_weights + n_classes)
-    start[:n_weights:n_views] = 1.0 / n_sources
-    if near is not None:
-        start = np.append(near.weights, near.offset)
-    bounded = np.append(~free, np.zeros(n_classes, dtype=bool))
-    theta, lowest = minimize_convex(loss, start, bounded)
-    weights, offset = theta[first].reshape(n_sources, n_views), theta[last]
-    confidence = fit_confidence(_combine(weights, offset, views), y, weight)
-    return Pool(weights, offset, confidence), lowest
-
-
-def _combine(weights: NDArray, offset: NDArray, views: NDArray) -> NDArray:
-    return log_softmax(np.tensordot(weights, views, axes=weights.ndim) + offset, axis=1)
+    return Posterior(gamma, pool, train_prior, fitted_prior, prior, n_rows)
 
 
 def shift_prior(log_posterior: NDArray, from_prior: NDArray, to_prior: NDArray) -> NDArray:

@@ -35,7 +35,9 @@ class Evidence:
         """
         left = self.counts.copy()
         np.subtract.at(left, (stored, y), weight)
-        return Evidence(self.index, np.where(left > ROUNDING * self.counts, left, 0.0))
+        some = left[stored, y]
+        left[stored, y] = np.where(some > ROUNDING * self.counts[stored, y], some, 0.0)
+        return Evidence(self.index, left)
 
 
 @dataclass(frozen=True)

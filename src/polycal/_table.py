@@ -31,21 +31,24 @@ class Table:
     start: NDArray  # first level of each symbol, and the number of levels
 
     @classmethod
-    def learn(cls, X: Any, categories: NDArray) -> Table:
-        """From the rows of the fit."""
+    def learn(cls, X: Any, categories: NDArray) -> tuple[Table, NDArray]:
+        """From the rows of the fit; also those rows, encoded."""
         categories = np.asarray(categories, dtype=int)
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
         levels = tuple(_known(column_values(X, j)) for j in categories)
-        values = number_values(X, numbers)
-        some = [] if all_finite(values) else np.isnan(values).any(axis=0)
+        values, complete = _numbers(X, numbers)
+        some = [] if complete else np.isnan(values).any(axis=0)
         sometimes = np.flatnonzero(some)
         width = [len(known) + 1 for known in levels] + [2] * len(sometimes)
         start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
-        return cls(numbers, categories, levels, sometimes, start)
+        table = cls(numbers, categories, levels, sometimes, start)
+        return table, table._with_symbols(values, X)
 
     def encode(self, X: Any) -> NDArray:
         """Rows as numbers and symbols, shape (n_samples, n_numbers + n_symbols), float64."""
-        numbers = number_values(X, self.numbers)
+        return self._with_symbols(number_values(X, self.numbers), X)
+
+    def _with_symbols(self, numbers: NDArray, X: Any) -> NDArray:
         if len(self.start) == 1:
             return numbers
         codes = [
@@ -134,6 +137,11 @@ def column_values(X: Any, j: int) -> NDArray:
 
 def number_values(X: Any, columns: NDArray) -> NDArray:
     """Columns as float64 with NaN for missing; an error names the column that is no number."""
+    return _numbers(X, columns)[0]
+
+
+def _numbers(X: Any, columns: NDArray) -> tuple[NDArray, bool]:
+    """Also whether surely none is missing: half a gigabyte is not looked at twice."""
     if issparse(X):
         X = X.toarray()
     if not hasattr(X, "columns") and X.dtype.kind in "fiub":
@@ -143,12 +151,13 @@ def number_values(X: Any, columns: NDArray) -> NDArray:
         values = np.empty((len(X), len(columns)))
         for place, j in enumerate(columns):
             values[:, place] = _number_column(X, j)
-    if not all_finite(values) and np.isinf(values).any():
+    complete = all_finite(values)
+    if not complete and np.isinf(values).any():
         raise ValueError(
             "Input X contains infinity or a value too large for dtype('float64'). Remove or clip "
             "it."
         )
-    return values
+    return values, complete
 
 
 def all_finite(values: NDArray) -> bool:

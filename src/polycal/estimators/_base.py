@@ -134,6 +134,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             train_prior=landscape.kernel.prior,
             prior=self.priors_,
             n_rows=len(rows) if held is None else len(rows) + len(held),
+            device=self._parent.gpu,
         )
         self.gamma_ = self._posterior.gamma
         self.pool_weights_ = self._posterior.pool_weights
@@ -247,20 +248,21 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _fit_gate(self, exams: list[Exam], n_samples: int) -> tuple[Gate, Familiar]:
         """The gate, with its floor at the false-alarm quantile of the calibration rows' log f."""
         floor = 0.0 if isinstance(self.floor, str) else float(self.floor)
+        places = [(e.X, e.near, e.landscape.density) for e in exams]
         gate: Gate
         if self.gate == "gaussian":
             gate = GaussianGate(n_samples, floor)
+            log_f = np.concatenate([gate.log_f(*place) for place in places])
         else:
-            terms = [_gate.neighbourhood(e.X, e.near, e.landscape.density) for e in exams]
+            terms = [_gate.neighbourhood(*place) for place in places]
             log_kernel, log_similarity = map(np.concatenate, zip(*terms, strict=True))
             similar = log_similarity if self.distance == "geodesic" else None
             energy = None
             if exams[0].reading.energy is not None:
                 energy = np.concatenate([e.reading.energy for e in exams])
             gate = GeodesicGate.fit(n_samples, floor, log_kernel, similar, energy)
-        log_f = [gate.log_f(e.X, e.near, e.landscape.density, e.reading.energy) for e in exams]
-        weight = np.concatenate([e.rows.weight for e in exams])
-        familiar = Familiar(np.concatenate(log_f), weight)
+            log_f = gate.joined(log_kernel, log_similarity, energy)
+        familiar = Familiar(log_f, np.concatenate([e.rows.weight for e in exams]))
         self.false_alarm_ = self._false_alarm(exams, gate, familiar)
         if self.floor == "auto":
             gate = replace(gate, log_floor=familiar.floor(self.false_alarm_))

@@ -57,8 +57,8 @@ class Landscape:
         ``n_samples`` is the n of the kernel's exponent, where it is not that of the rows.
         """
         s = settings
-        table = Table.learn(reading.seen, find_categories(reading.seen, s.categorical_features))
-        X = table.encode(reading.seen)
+        categories = find_categories(reading.seen, s.categorical_features)
+        table, X = Table.learn(reading.seen, categories)
         if s.distance == "euclidean" and (len(table.start) > 1 or np.isnan(X).any()):
             raise ValueError(
                 'distance="euclidean" needs numbers without missing values; X has categories or '

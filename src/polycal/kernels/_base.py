@@ -49,6 +49,10 @@ class KernelIndex(ABC):
         """Whatever has to be there before threads ask; called in each pass."""
         return
 
+    def _jobs(self, effort: Effort) -> int | None:
+        """Threads for the blocks of one pass."""
+        return effort.n_jobs
+
     @abstractmethod
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         """K for one block, shape (q, p)."""
@@ -64,7 +68,7 @@ class KernelIndex(ABC):
             lambda rows: self._similarity_block(queries[rows]),
             len(queries),
             8 * len(self.modes),
-            n_jobs=effort.n_jobs,
+            n_jobs=self._jobs(effort),
             verbose=effort.verbose,
             desc="similarity",
         )
@@ -83,7 +87,7 @@ class KernelIndex(ABC):
             lambda rows: self._look_block(queries[rows], X[rows], search),
             len(queries),
             8 * len(self.modes) + 16 * search.k + extra,
-            n_jobs=effort.n_jobs,
+            n_jobs=self._jobs(effort),
             verbose=effort.verbose,
             desc="nearest polytopes",
         )
@@ -99,7 +103,7 @@ class KernelIndex(ABC):
             lambda rows: self._similarity_block(queries[rows]) @ values,
             len(queries),
             8 * (len(self.modes) + values.shape[1]),
-            n_jobs=effort.n_jobs,
+            n_jobs=self._jobs(effort),
             verbose=effort.verbose,
             desc="bandwidth",
         )
@@ -124,7 +128,7 @@ class KernelIndex(ABC):
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),
             self._class_sums_bytes(counts, exponents),
-            n_jobs=effort.n_jobs,
+            n_jobs=self._jobs(effort),
             verbose=effort.verbose,
             desc="class ratios",
         )

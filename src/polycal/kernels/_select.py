@@ -13,8 +13,8 @@ def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
     """Best ``len(out_sim)`` of n candidates: highest sim, then log density, then lowest id.
 
     Only ids that have a density can be chosen. Densities are evaluated only for candidates
-    that reach the k-th highest similarity; ``keep`` is scratch for n of them. Places that no
-    candidate fills keep similarity 0 and id -1.
+    that share a similarity, up to the k-th highest; ``keep`` is scratch for n of them. Places
+    that no candidate fills keep similarity 0 and id -1.
     """
     k, among = len(out_sim), len(density[2])
     top = np.full(k, -np.inf)
@@ -32,6 +32,9 @@ def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
             if s > top[place]:
                 top[place] = s
                 kth = top[k - 1]
+    at_kth = 0
+    for j in keep[:kept]:
+        at_kth += sim[j] == kth
     level = np.empty(k)
     out_sim[:] = 0.0
     out_ids[:] = -1
@@ -41,7 +44,12 @@ def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
         if s < kth:
             continue
         r = np.int64(ids[j])
-        g = row_log_density(x, r, density)
+        same = at_kth
+        if s > kth:
+            same = 0
+            for b in range(k):
+                same += top[b] == s
+        g = row_log_density(x, r, density) if same > 1 else 0.0
         place = filled
         while place > 0:
             b = place - 1

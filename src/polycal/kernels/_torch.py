@@ -32,14 +32,19 @@ class TorchIndex(NetworkIndex):
         super().__init__(modes, hidden_labels)
         self.device = device
         self._layers: list[Any] | None = None
+        self._counts: tuple[Any, Any] = None, None
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_layers": None}
+        return {**self.__dict__, "_layers": None, "_counts": (None, None)}
 
     @property
     def _there(self) -> bool:
         torch = optional("torch", "torch")
         return not self.device.startswith("cuda") or torch.cuda.is_available()
+
+    def _jobs(self, effort: Effort) -> int | None:
+        # One block fills the device; threads would only wait for each other.
+        return 1 if self._there else super()._jobs(effort)
 
     def _put(self, values: NDArray) -> Any:
         return optional("torch", "torch").as_tensor(values, device=self.device)
@@ -132,11 +137,13 @@ class TorchIndex(NetworkIndex):
     def _power_sums(self, K: Any, counts: NDArray, exponents: NDArray) -> NDArray:
         """sum_s (K / max K)^exponent counts[s] for each exponent; K itself is used up."""
         torch = optional("torch", "torch")
+        if self._counts[0] is not counts:  # all blocks of a pass have the same
+            self._counts = counts, self._put(counts)
+        right = self._counts[1]
         log_K = K.log_()
-        log_K[:, self._put(counts.sum(axis=1) == 0)] = -torch.inf
+        log_K[:, right.sum(dim=1) == 0] = -torch.inf
         log_top = log_K.amax(dim=1, keepdim=True)
         log_K -= torch.where(log_top.isfinite(), log_top, 0.0)
-        right = self._put(counts)
         sums, power, last = [], log_K, 0.0
         for e in exponents:
             power = power.mul_(power) if e == 2 * last else (log_K * float(e)).exp_()

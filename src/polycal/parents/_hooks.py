@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._optional import optional
 from ._base import is_a
-from ._network import Rows, flat, piece_bits
+from ._network import Rows, piece_bits
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Recorder:
         Its output is what the classifier sees; without it that is the input of ``root``.
     within, outside : torch.nn.Module, optional
         Record only the calls made inside, or outside, this module.
+    rows : Rows, optional
+        Where the batches go.
     on_batch : callable, optional
         Called with the number of rows after each batch.
     """
@@ -61,9 +63,10 @@ class Recorder:
         encoder: Any = None,
         within: Any = None,
         outside: Any = None,
+        rows: Rows | None = None,
         on_batch: Callable[[int], Any] = lambda n: None,
     ):
-        self.rows = Rows()
+        self.rows = Rows() if rows is None else rows
         self._root, self._taps, self._encoder = root, taps, encoder
         self._within, self._outside, self._on_batch = within, outside, on_batch
         self._muted = 0 if within is None else 1
@@ -133,7 +136,8 @@ class Recorder:
     def _see(self, x: Any) -> None:
         what = "the input of the network" if self._encoder is None else "the encoder's output"
         _check_tensor(x, what)
-        self._seen.append(flat(to_array(x)))
+        # A copy: the network may overwrite its own input.
+        self._seen.append(to_array(x.detach().to("cpu", copy=True)).reshape(len(x), -1))
 
     def _start_batch(self) -> None:
         self._groups: list[NDArray] = []

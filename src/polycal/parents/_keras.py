@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 from .._optional import optional
 from .._types import Reading
 from ._base import Parent, is_a
-from ._network import Rows, flat, piece_bits, to_proba
+from ._network import Rows, piece_bits, to_proba
 
 BATCH_SIZE = 256
 #: Where the linear pieces of Keras's activation functions meet.
@@ -72,12 +72,13 @@ class KerasFamily(Parent):
             raise ValueError(f"X must have at least one row; got shape {X.shape}.")
         tensors, pieces = _taps(model)
         probe = optional("keras", "keras").Model(model.inputs[0], [*tensors, model.outputs[0]])
-        rows, outputs = Rows(), []
+        rows, outputs = Rows(len(X)), []
         with tqdm(total=len(X), desc="reading", unit="row", disable=not verbose) as bar:
             for start in range(0, len(X), BATCH_SIZE):
                 batch = X[start : start + BATCH_SIZE]
                 *values, scores = map(np.asarray, probe.predict_on_batch(batch))
-                rows.add([_bits(v, *p) for v, p in zip(values, pieces, strict=True)], flat(batch))
+                bits = [_bits(v, *p) for v, p in zip(values, pieces, strict=True)]
+                rows.add(bits, batch.reshape(len(batch), -1))
                 outputs.append(np.asarray(scores, dtype=np.float64))
                 bar.update(len(batch))
         kind = _output_kind(model) or "logits"

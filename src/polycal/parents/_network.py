@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
@@ -17,11 +19,16 @@ SUM_TOLERANCE = 1e-2
 
 
 class Rows:
-    """Bits and rows of a network, batch after batch. Only packed words are kept of the bits."""
+    """Bits and rows of a network, batch after batch. Only packed words are kept of the bits.
 
-    def __init__(self) -> None:
+    Rows go into one array, which grows unless ``n_rows`` says how many will come: embeddings may
+    be half a gigabyte. With ``unit_length`` each becomes a direction.
+    """
+
+    def __init__(self, n_rows: int | None = None, unit_length: bool = False) -> None:
+        self._n_rows, self._unit_length = n_rows, unit_length
         self._codes: list[NDArray] = []
-        self._seen: list[NDArray] = []
+        self._seen = np.empty((0, 0))
         self._sizes: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -37,8 +44,22 @@ class Rows:
                 f"{self._sizes} bits, this one {modes.sizes}. Bring the rows to one shape, or "
                 "name layers whose size does not depend on the batch."
             )
+        start, stop = len(self), len(self) + len(seen)
+        if start and seen.shape[1] != self._seen.shape[1]:
+            raise ValueError(
+                f"every batch must have rows of one size; the first had {self._seen.shape[1]} "
+                f"numbers, this one has {seen.shape[1]}. Bring the rows to one shape."
+            )
+        if stop > len(self._seen):
+            grown = np.empty((max(self._n_rows or 0, stop, 2 * start), seen.shape[1]))
+            if start:
+                grown[:start] = self._seen[:start]
+            self._seen = grown
         self._codes.append(modes.codes)
-        self._seen.append(seen)
+        if self._unit_length:
+            _to_unit_length(seen, self._seen[start:stop])
+        else:
+            self._seen[start:stop] = seen
 
     def reading(self, proba: NDArray, labels: NDArray | None = None) -> Reading:
         """All batches; the output layer is the last group (bit k: above the uniform 1/K)."""
@@ -50,12 +71,21 @@ class Rows:
         last = ActivationModes.from_bits([proba > 1.0 / proba.shape[1]])
         codes = np.concatenate([np.concatenate(self._codes), last.codes], axis=1)
         modes = ActivationModes(codes, self._sizes + last.sizes, packed=True)
-        return Reading(modes, proba, np.concatenate(self._seen, dtype=np.float64), labels)
+        seen = self._seen if len(self) == len(self._seen) else self._seen[: len(self)].copy()
+        return Reading(modes, proba, seen, labels)
 
 
-def flat(values: NDArray) -> NDArray:
-    """One row of numbers for each row, a copy: the network may overwrite its own input."""
-    return np.array(values).reshape(len(values), -1)
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _to_unit_length(rows, out):
+    """Rows over their length; a row of zeros has no direction and stays."""
+    for i in range(len(rows)):
+        square = 0.0
+        for j in range(rows.shape[1]):
+            x = np.float64(rows[i, j])
+            square += x * x
+        length = math.sqrt(square) if square > 0.0 else 1.0
+        for j in range(rows.shape[1]):
+            out[i, j] = rows[i, j] / length
 
 
 def piece_bits(flat: Any, low: float, high: float | None) -> list[Any]:

@@ -18,7 +18,7 @@ from .._types import Reading
 from . import _torch_data
 from ._base import Parent, is_a
 from ._hooks import Recorder, Tap, inference, relu_pieces, to_array, unwrap
-from ._network import check_output, to_proba
+from ._network import Rows, check_output, to_proba
 from ._torch_data import came, iterate, split
 
 NO_ACTIVATION = (
@@ -199,6 +199,7 @@ class TorchFamily(Parent):
     def read(self, X: Any, verbose: int = 0) -> Reading:
         parent = _wrapped(self.estimator)
         plan = make_plan(parent)
+        unit_length = plan.encoder is not None and parent.normalize
         n_rows, batches = iterate(X, parent.batch_size)
         outputs, labels = [], []
         bar = tqdm(total=n_rows, desc="reading", unit="row", disable=not verbose)
@@ -208,6 +209,7 @@ class TorchFamily(Parent):
             encoder=plan.encoder,
             within=plan.within,
             outside=plan.outside,
+            rows=Rows(n_rows, unit_length=unit_length),
             on_batch=bar.update,
         )
         with bar, inference(plan.model, parent.device) as device, recorder:
@@ -223,10 +225,9 @@ class TorchFamily(Parent):
         scores = np.concatenate(outputs)
         proba = to_proba(scores, parent.output, remedy)
         reading = recorder.rows.reading(proba, np.concatenate(labels) if labels else None)
-        if plan.encoder is None or not parent.normalize:
-            return reading
-        _to_unit_length(reading.seen)
-        return replace(reading, energy=energy(scores)) if parent.output == "logits" else reading
+        if unit_length and parent.output == "logits":
+            return replace(reading, energy=energy(scores))
+        return reading
 
 
 @dataclass(frozen=True)
@@ -415,8 +416,3 @@ def energy(logits: NDArray) -> NDArray:
         half = logits.reshape(len(logits)) / 2
         return np.logaddexp(half, -half)
     return logsumexp(logits, axis=1) - logits.mean(axis=1)
-
-
-def _to_unit_length(rows: NDArray) -> None:
-    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-    rows /= np.where(length > 0, length, 1.0)  # a row of zeros has no direction: it stays

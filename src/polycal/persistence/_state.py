@@ -16,7 +16,8 @@ from .._confidence import ConfidenceMap
 from .._density import Density
 from .._gate import Familiar, Gate, GaussianGate, GeodesicGate
 from .._polytopes import Polytopes
-from .._posterior import Pool, Posterior
+from .._pool import Pool
+from .._posterior import Posterior
 from .._smoothing import Evidence, PolytopeRatios, QueryRatios
 from .._table import Table
 from .._types import ActivationModes
