@@ -45,7 +45,7 @@ class KernelIndex(ABC):
     def __init__(self, modes: ActivationModes):
         self.modes = modes
 
-    def _arrange(self) -> None:
+    def _arrange(self, counts: NDArray | None = None) -> None:
         """Whatever has to be there before threads ask; called in each pass."""
         return
 
@@ -80,8 +80,8 @@ class KernelIndex(ABC):
         Without ``search.fill`` only stored modes with K > 0 count; places left over hold
         similarity 0 and index -1. With counts, the same look also brings ``class_sums``.
         """
-        self._arrange()
         counts = search.counts
+        self._arrange(counts)
         extra = 0.0 if counts is None else self._class_sums_bytes(counts, search.exponents)
         blocks = map_blocks(
             lambda rows: self._look_block(queries[rows], X[rows], search),
@@ -123,7 +123,7 @@ class KernelIndex(ABC):
         from underflow; the maximum is over stored modes that have counts. A query with K = 0
         to all of those has zeros. With ``hidden_labels`` K is that of the hidden layers.
         """
-        self._arrange()
+        self._arrange(counts)
         blocks = map_blocks(
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),

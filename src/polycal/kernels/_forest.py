@@ -19,13 +19,15 @@ from .._blocks import map_blocks
 from .._density import NO_DENSITY
 from .._types import ActivationModes, Near
 from ._base import Effort, KernelIndex, Search
-from ._select import select_row
+from ._select import rank_row
 
 # One visit to a stored mode through the index costs about as much as this many
 # comparisons of the vectorised scan (benchmarks/speed_forest.py --crossover measures it).
 VISIT_COST = 20.0
 # Four-byte members in a cache line of 64 bytes.
 MEMBERS_PER_LINE = 16
+# Up to so many classes a query's counts stay in the cache four times.
+FEW_CLASSES = 16
 # Trees whose codes are read together while the index is built.
 TREES_AT_ONCE = 8
 NO_ROWS, NO_IDS = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
@@ -42,6 +44,7 @@ class ForestIndex(KernelIndex):
     def __init__(self, modes: ActivationModes, method: str = "auto"):
         super().__init__(modes)
         self._wanted = method
+        self._one_row: tuple[NDArray | None, NDArray] = None, np.empty(0, np.int32)
 
     @cached_property
     def _n_leaves(self) -> NDArray:
@@ -70,8 +73,10 @@ class ForestIndex(KernelIndex):
         """What is used, "index" or "scan"."""
         return "index" if self._tables[0] else "scan"
 
-    def _arrange(self) -> None:
+    def _arrange(self, counts: NDArray | None = None) -> None:
         self._tables  # noqa: B018
+        if counts is not None and self._one_row[0] is not counts:
+            self._one_row = counts, _one_row_classes(counts)
 
     def _scratch(self) -> tuple[NDArray, ...]:
         """tally, touched, shared, begin and end of ``_candidates``."""
@@ -90,31 +95,30 @@ class ForestIndex(KernelIndex):
     def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
         sim = np.empty((len(queries), search.k))
         ids = np.empty((len(queries), search.k), dtype=np.int64)
-        table = self._survey(queries, search.counts, X, search, sim, ids)
-        if search.counts is None:
-            return Near(sim, ids)
-        return Near(sim, ids, _table_sums(table, search.exponents))
+        sums = self._survey(queries, search.counts, search.exponents, X, search, sim, ids)
+        return Near(sim, ids, None if search.counts is None else sums)
 
     def _survey(
         self,
         queries: ActivationModes,
         counts: NDArray | None,
+        exponents: NDArray,
         X: NDArray = NO_ROWS,
         search: Search | None = None,
         sim: NDArray = NO_ROWS,
         ids: NDArray = NO_IDS,
     ) -> NDArray:
-        """Fill sim and ids; return the class counts by number of shared leaves."""
-        counts = np.empty((0, 0)) if counts is None else counts
-        # table[i, m, y]: rows of class y that share exactly m leaves with query i
-        shape = (len(queries), queries.codes.shape[1] + 1, counts.shape[1])
-        table = np.zeros(shape)
+        """Fill sim and ids; return the class sums."""
+        self._arrange(counts)
+        labels = np.empty((0, 0)) if counts is None else counts, self._one_row[1]
+        log_shared = np.log(np.arange(1, queries.codes.shape[1] + 1))
+        sums = np.zeros((len(exponents), len(queries), labels[0].shape[1]))
         fill, density = False, NO_DENSITY
         if search is not None:
             fill, density = search.fill, search.density
-        look = (self._tables, self._scratch())
-        _survey_rows(queries.codes, *look, fill, X, density.parts, sim, ids, counts, table)
-        return table
+        look = (self._tables, self._scratch(), fill, X, density.parts, sim, ids)
+        _survey_rows(queries.codes, *look, *labels, exponents, log_shared, sums)
+        return sums
 
     def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
         """K @ values through the sums of each leaf: no pair is ever visited."""
@@ -140,35 +144,12 @@ class ForestIndex(KernelIndex):
         return out
 
     def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
-        n_trees = self.modes.codes.shape[1]
-        return 8.0 * ((n_trees + 1) * (counts.shape[1] + 3) + len(exponents) * counts.shape[1])
+        return 8.0 * len(exponents) * counts.shape[1]
 
     def _class_sums_block(
         self, queries: ActivationModes, counts: NDArray, exponents: NDArray
     ) -> NDArray:
-        return _table_sums(self._survey(queries, counts), exponents)
-
-
-def _table_sums(table: NDArray, exponents: NDArray) -> NDArray:
-    """sum_m (m / max m)^exponent table[:, m] for each exponent."""
-    sums = np.zeros((len(exponents), table.shape[0], table.shape[2]))
-    _weigh_table(table, exponents, np.log(np.arange(1, table.shape[1])), sums)
-    return sums
-
-
-@njit(nogil=True, cache=True)
-def _weigh_table(table, exponents, log_shared, sums):
-    for i in range(table.shape[0]):
-        log_top = -1.0
-        for m in range(table.shape[1] - 1, 0, -1):
-            if table[i, m].sum() <= 0.0:
-                continue
-            if log_top < 0.0:
-                log_top = log_shared[m - 1]
-            for e in range(len(exponents)):
-                weight = math.exp(exponents[e] * (log_shared[m - 1] - log_top))
-                for y in range(table.shape[2]):
-                    sums[e, i, y] += weight * table[i, m, y]
+        return self._survey(queries, counts, exponents)
 
 
 @njit(nogil=True, cache=True)
@@ -208,20 +189,14 @@ def _inverted_index(codes, offset):
 def _candidates(code, tables, scratch):
     """Stored modes that share a leaf with the query, and in how many trees they do.
 
-    Returns their number n; ``scratch`` then holds them in ``touched[:n]`` and their numbers
-    of shared leaves in ``shared[:n]``.
+    Returns their number n; ``scratch`` then holds them in ``touched[:n]``, and in ``tally``
+    their numbers of shared leaves, which whoever reads them sets back to 0.
     """
     use_index, n_leaves, offset, start, member, column = tables
-    tally, touched, shared, begin, end = scratch
+    tally, touched, _, begin, end = scratch
     if use_index:
-        n = _visit_leaves(code, n_leaves, offset, start, member, tally, touched, begin, end)
-    else:
-        n = _scan(code, n_leaves, column, tally, touched)
-    for j in range(n):
-        s = touched[j]
-        shared[j] = tally[s]
-        tally[s] = 0
-    return n
+        return _visit_leaves(code, n_leaves, offset, start, member, tally, touched, begin, end)
+    return _scan(code, n_leaves, column, tally, touched)
 
 
 @njit(nogil=True, cache=True)
@@ -271,38 +246,128 @@ def _scan(code, n_leaves, column, tally, touched):
 @njit(nogil=True, cache=True)
 def _fill_similarity(codes, tables, scratch, K):
     n_trees = codes.shape[1]
-    touched, shared = scratch[1], scratch[2]
+    tally, touched = scratch[0], scratch[1]
     for i in range(codes.shape[0]):
         n = _candidates(codes[i], tables, scratch)
         for j in range(n):
-            K[i, touched[j]] = shared[j] / n_trees
+            s = touched[j]
+            K[i, s] = tally[s] / n_trees
+            tally[s] = 0
 
 
 @njit(nogil=True, cache=True)
-def _survey_rows(codes, tables, scratch, fill, X, density, out_sim, out_ids, counts, table):
-    """One look at each query's candidates: the nearest (if asked for) and the class table."""
-    n_trees, k = codes.shape[1], out_sim.shape[1]
+def _one_row_classes(counts):
+    """Class of each stored mode that holds one row of weight 1, n_classes if it holds none, or -1.
+
+    Nearly every mode of a fully grown forest: one small number to read in place of all counts.
+    """
+    n_stored, n_classes = counts.shape
+    found = np.empty(n_stored, np.int32)
+    for s in range(n_stored):
+        found[s] = n_classes
+        for y in range(n_classes):
+            if counts[s, y] != 0.0:
+                alone = found[s] == n_classes and counts[s, y] == 1.0
+                found[s] = y if alone else -1
+                if not alone:
+                    break
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _survey_rows(
+    codes,
+    tables,
+    scratch,
+    fill,
+    X,
+    density,
+    out_sim,
+    out_ids,
+    counts,
+    one_row,
+    exponents,
+    log_shared,
+    sums,
+):
+    """One look at each query's candidates: the nearest and the class sums, as asked for."""
+    n_trees, n_classes, k = codes.shape[1], counts.shape[1], out_sim.shape[1]
     among = len(density[2])
-    touched, shared = scratch[1], scratch[2]
-    # Most candidates share few leaves; four lanes spare each addition the wait for the last.
-    lanes = np.zeros((4, *table.shape[1:]))
-    keep = np.empty(len(touched), np.int64)
+    tally, touched, shared = scratch[0], scratch[1], scratch[2]
+    # Candidates by number of shared leaves, whether they may be neighbours, and class; the last
+    # class is for those that are not one row, whose counts go into the table themselves.
+    # Most share few leaves: four lanes spare each addition the wait for the last.
+    lane, width = 3 if n_classes <= FEW_CLASSES else 0, n_classes + 1
+    rows = np.zeros((lane + 1, 2 * (n_trees + 1) * width), np.int32)
+    table = np.zeros((n_trees + 1, n_classes))
+    near = np.zeros(n_trees + 1, np.int64)
+    keep, tied = np.empty(len(touched), np.int64), np.empty(len(touched), np.bool_)
     for i in range(codes.shape[0]):
         n = _candidates(codes[i], tables, scratch)
+        top = 0
         for j in range(n):
-            row = lanes[j & 3, shared[j]]
-            for y in range(counts.shape[1]):
-                row[y] += counts[touched[j], y]
-        if counts.shape[1] > 0:
-            table[i] = lanes[0] + lanes[1] + lanes[2] + lanes[3]
-            lanes[:] = 0.0
+            s = touched[j]
+            m = np.int64(tally[s])
+            shared[j], tally[s] = m, 0
+            top = max(top, m)
+            y = one_row[s] if n_classes > 0 else 0
+            if y < 0:
+                y = n_classes
+                for c in range(n_classes):
+                    table[m, c] += counts[s, c]
+            rows[j & lane, (2 * m + (s < among)) * width + y] += 1
+        _add_lanes(rows, near[: top + 1], table)
+        _weigh_table(table[: top + 1], exponents, log_shared, sums[:, i])
         if k > 0:
             if fill:
-                n = _append_others(n, k, among, scratch)
+                others = _append_others(n, k, among, scratch)
+                near[0], n = others - n, others
+            kth, found = top, near[top]
+            while found < k and kth > 0:
+                kth -= 1
+                found += near[kth]
+            kept = 0
+            for j in range(n):
+                if shared[j] >= kth and touched[j] < among:
+                    keep[kept], tied[kept] = j, near[shared[j]] > 1
+                    kept += 1
             chosen = out_sim[i], out_ids[i]
-            select_row(shared, touched, n, X[i], density, keep, *chosen)
+            rank_row(shared, touched, keep[:kept], tied[:kept], X[i], density, *chosen)
             for j in range(k):
                 out_sim[i, j] /= n_trees
+        near[: top + 1], table[: top + 1] = 0, 0.0
+
+
+@njit(nogil=True, cache=True)
+def _add_lanes(rows, near, table):
+    """Add up the lanes: neighbours by shared leaves, and rows by class; the lanes are emptied."""
+    n_classes, place = table.shape[1], 0
+    for m in range(len(near)):
+        for may_be_near in range(2):
+            for y in range(n_classes + 1):
+                total = 0
+                for lane in range(len(rows)):
+                    total += rows[lane, place]
+                    rows[lane, place] = 0
+                near[m] += may_be_near * total
+                if y < n_classes:
+                    table[m, y] += total
+                place += 1
+
+
+@njit(nogil=True, cache=True)
+def _weigh_table(table, exponents, log_shared, sums):
+    """sum_m (m / max m)^exponent table[m] for each exponent."""
+    log_top = -1.0
+    for m in range(table.shape[0] - 1, 0, -1):
+        if table[m].sum() <= 0.0:
+            continue
+        if log_top < 0.0:
+            log_top = log_shared[m - 1]
+        for e in range(len(exponents)):
+            weight = math.exp(exponents[e] * (log_shared[m - 1] - log_top))
+            for y in range(table.shape[1]):
+                sums[e, y] += weight * table[m, y]
 
 
 @njit(nogil=True, cache=True)

@@ -12,8 +12,7 @@ from .._density import row_log_density
 def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
     """Best ``len(out_sim)`` of n candidates: highest sim, then log density, then lowest id.
 
-    Only ids that have a density can be chosen. Densities are evaluated only for candidates
-    that share a similarity, up to the k-th highest; ``keep`` is scratch for n of them. Places
+    Only ids that have a density can be chosen. ``keep`` is scratch for n candidates. Places
     that no candidate fills keep similarity 0 and id -1.
     """
     k, among = len(out_sim), len(density[2])
@@ -32,24 +31,33 @@ def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
             if s > top[place]:
                 top[place] = s
                 kth = top[k - 1]
-    at_kth = 0
+    best = 0
     for j in keep[:kept]:
-        at_kth += sim[j] == kth
+        keep[best] = j
+        best += sim[j] >= kth
+    tied = np.empty(best, np.bool_)
+    for q in range(best):
+        s, same = sim[keep[q]], 0
+        for b in range(k):
+            same += top[b] == s
+        tied[q] = same > 1 or (s == kth and best > k)
+    rank_row(sim, ids, keep[:best], tied, x, density, out_sim, out_ids)
+
+
+@njit(nogil=True, cache=True)
+def rank_row(sim, ids, keep, tied, x, density, out_sim, out_ids):
+    """Put the candidates ``keep``, none of which is below the k-th similarity, in order.
+
+    ``tied`` marks those that share their similarity: only they need their density.
+    """
+    k = len(out_sim)
     level = np.empty(k)
     out_sim[:] = 0.0
     out_ids[:] = -1
     filled = 0
-    for j in keep[:kept]:
-        s = sim[j]
-        if s < kth:
-            continue
-        r = np.int64(ids[j])
-        same = at_kth
-        if s > kth:
-            same = 0
-            for b in range(k):
-                same += top[b] == s
-        g = row_log_density(x, r, density) if same > 1 else 0.0
+    for q in range(len(keep)):
+        s, r = sim[keep[q]], np.int64(ids[keep[q]])
+        g = row_log_density(x, r, density) if tied[q] else 0.0
         place = filled
         while place > 0:
             b = place - 1
