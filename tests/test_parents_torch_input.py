@@ -73,6 +73,46 @@ def test_rows_of_unknown_number_and_size(X):
         read(pooled, DataLoader(Unknown(X[:3].repeat(2, 1), X[:3].repeat(3, 1)), batch_size=None))
 
 
+class Promise(torch.utils.data.Sampler):
+    """The first N rows, however many it says they are."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __iter__(self):
+        return iter(range(N))
+
+    def __len__(self):
+        return self.length
+
+
+@pytest.mark.parametrize("length", [0, 7, 10 * N, 10**13, 2**62])
+def test_a_length_is_a_hint_and_no_more(X, length):
+    net = mlp(nn.ReLU())
+    rows = DataLoader(TensorDataset(torch.as_tensor(X)), batch_size=9, sampler=Promise(length))
+    assert_same(read(net, rows), read(net, X))
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_an_embedding_of_complex_numbers_is_refused(X, normalize):
+    class Waves(nn.Module):
+        def forward(self, x):
+            return torch.complex(x, x)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.waves, self.rest = Waves(), mlp(nn.ReLU())
+
+        def forward(self, x):
+            return self.rest(self.waves(x).real)
+
+    net = Net()
+    parent = TorchParent(net, encoder=net.waves, normalize=normalize)
+    with pytest.raises(TypeError, match="complex"):
+        TorchFamily(parent).read(X)
+
+
 def test_a_shuffled_loader_keeps_its_order_and_is_read_once(X, y):
     net = mlp(nn.ReLU())
     order = np.random.default_rng(3).permutation(N)

@@ -305,6 +305,14 @@ def test_with_confidence_reaches_its_target_and_keeps_the_order():
         assert_allclose(np.exp(with_confidence(np.log(P), np.full(200, far))).max(axis=1), limit)
 
 
+def test_with_confidence_where_a_class_is_excluded():
+    """0.64 and 0.36 to the power 1/2 are as 4 to 3; what has no probability gets none."""
+    with np.errstate(divide="ignore"):
+        log_proba = np.log([[0.64, 0.36, 0.0], [0.64, 0.36, 0.0]])
+    moved = np.exp(with_confidence(log_proba, np.array([4 / 7, 0.7])))
+    assert_allclose(moved, [[4 / 7, 3 / 7, 0.0], [0.7, 0.3, 0.0]], rtol=1e-12)
+
+
 @pytest.mark.parametrize("target", [1e-3, 0.02, 0.3, 15.0, 900.0])
 def test_gamma_grid_widens_to_the_optimum(target):
     asked = []

@@ -92,7 +92,8 @@ def _solve(log_proba, target, temper):
                 below = top - row[k]
                 part = math.exp(-t * below)
                 total += part
-                fall += part * below
+                if part > 0.0:  # not 0 times infinity, where a class is excluded
+                    fall += part * below
             step = (math.log(total) - aim) * total / fall if fall > 0.0 else 0.0
             if step <= SMALLEST_STEP or t == SHARPEST:
                 break

@@ -137,9 +137,10 @@ class TorchIndex(NetworkIndex):
     def _power_sums(self, K: Any, counts: NDArray, exponents: NDArray) -> NDArray:
         """sum_s (K / max K)^exponent counts[s] for each exponent; K itself is used up."""
         torch = optional("torch", "torch")
-        if self._counts[0] is not counts:  # all blocks of a pass have the same
-            self._counts = counts, self._put(counts)
-        right = self._counts[1]
+        kept, right = self._counts
+        if kept is not counts:  # all blocks of a pass have the same
+            right = self._put(counts)
+            self._counts = counts, right
         log_K = K.log_()
         log_K[:, right.sum(dim=1) == 0] = -torch.inf
         log_top = log_K.amax(dim=1, keepdim=True)

@@ -51,15 +51,22 @@ class Rows:
                 f"numbers, this one has {seen.shape[1]}. Bring the rows to one shape."
             )
         if stop > len(self._seen):
-            grown = np.empty((max(self._n_rows or 0, stop, 2 * start), seen.shape[1]))
+            grown = self._room(max(stop, 2 * start), seen.shape[1])
             if start:
                 grown[:start] = self._seen[:start]
             self._seen = grown
         self._codes.append(modes.codes)
+        rows = self._seen[start:stop]
+        np.copyto(rows, seen, casting="same_kind")  # an error where numbers are complex
         if self._unit_length:
-            _to_unit_length(seen, self._seen[start:stop])
-        else:
-            self._seen[start:stop] = seen
+            _to_unit_length(rows)
+
+    def _room(self, n_rows: int, n_numbers: int) -> NDArray:
+        """For all that will come, or for ``n_rows`` where that length is no more than a wish."""
+        try:
+            return np.empty((max(self._n_rows or 0, n_rows), n_numbers))
+        except (MemoryError, ValueError):
+            return np.empty((n_rows, n_numbers))
 
     def reading(self, proba: NDArray, labels: NDArray | None = None) -> Reading:
         """All batches; the output layer is the last group (bit k: above the uniform 1/K)."""
@@ -76,16 +83,15 @@ class Rows:
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
-def _to_unit_length(rows, out):
-    """Rows over their length; a row of zeros has no direction and stays."""
+def _to_unit_length(rows):
+    """Rows over their length, in place; a row of zeros has no direction and stays."""
     for i in range(len(rows)):
         square = 0.0
         for j in range(rows.shape[1]):
-            x = np.float64(rows[i, j])
-            square += x * x
+            square += rows[i, j] * rows[i, j]
         length = math.sqrt(square) if square > 0.0 else 1.0
         for j in range(rows.shape[1]):
-            out[i, j] = rows[i, j] / length
+            rows[i, j] /= length
 
 
 def piece_bits(flat: Any, low: float, high: float | None) -> list[Any]:
