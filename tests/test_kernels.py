@@ -26,6 +26,7 @@ from polycal.kernels import (
     pair_similarity,
 )
 from polycal.kernels import _reference as reference
+from polycal.kernels._forest import _one_row_classes
 from polycal.parents import find_family
 
 EFFORT = Effort()
@@ -308,6 +309,39 @@ def test_euclidean_nearest_and_pair_similarity(kind):
     K = reference.similarity(queries, stored)
     pairs = pair_similarity(queries, stored, index, EFFORT)
     assert_allclose(pairs, np.take_along_axis(K, index, axis=1), atol=1e-12)
+
+
+def test_modes_of_one_row_by_hand():
+    counts = np.array([[0, 1, 0], [0, 0, 0], [1, 1, 0], [2, 0, 0], [0, 0, 1], [0, 0.5, 0]], float)
+    assert_array_equal(_one_row_classes(counts), [1, 3, -1, -1, 2, -1])
+
+
+@pytest.mark.parametrize("method", ["index", "scan"])
+@pytest.mark.parametrize("n_classes", [1, 3, 40])
+def test_forest_sums_of_modes_with_no_one_and_several_rows(method, n_classes):
+    rng = np.random.default_rng(n_classes)
+    stored, queries = random_leaves(rng, 150, 12, 5), random_leaves(rng, 30, 12, 6)
+    y = rng.integers(0, n_classes, 150)
+    counts = np.eye(n_classes)[y] * (rng.random((150, 1)) < 0.7)
+    counts[:20] += rng.integers(0, 2, (20, n_classes)) * rng.choice([1.0, 0.5], (20, 1))
+    assert len(np.unique(np.minimum(counts.sum(axis=1), 2))) > 2
+    gaussians, X = random_gaussians(rng, 90, 3), rng.normal(size=(30, 3))
+    exponents, index = np.array([0.5, 8.0]), ForestIndex(stored, method)
+    search = Search(gaussians, 10, counts=counts, exponents=exponents)
+    near = index.nearest(queries, X, search, EFFORT)
+    K = reference.similarity(queries, stored)
+    similarity, order = reference.nearest(K[:, :90], all_log_densities(gaussians, X), 10)
+    assert_array_equal(near.index, order)
+    assert_allclose(near.similarity, similarity, atol=1e-12)
+
+    def sums_of(counts):
+        there = counts.any(axis=1)  # the largest K is that of a mode with rows
+        return [reference.class_sums(K[:, there], counts[there], e) for e in exponents]
+
+    assert_allclose(near.sums, sums_of(counts), rtol=1e-9)
+    less = np.where(rng.random((150, 1)) < 0.5, counts, 0.0)  # the same index, other labels
+    sums = index.class_sums(queries, less, exponents, EFFORT)
+    assert_allclose(sums, sums_of(less), rtol=1e-9)
 
 
 def test_gpu_index_keeps_the_counts_of_one_pass_only():

@@ -97,14 +97,15 @@ def fit_posterior(
             loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return pool, float(loss)
 
-    found: dict[float, tuple[Pool | None, NDArray]] = {}
+    pools: dict[float, tuple[Pool, NDArray]] = {}
 
     def losses(gammas: NDArray) -> NDArray:
         """Neighbours on the grid have similar pools: each starts where the one before ended."""
         values, pool = [], None
         for one, proba in zip(gammas, kernel(gammas), strict=True):
             pool, loss = judge(proba, pool)
-            found[float(one)] = pool, proba
+            if pool is not None:
+                pools[float(one)] = pool, proba
             values.append(loss)
         return np.array(values)
 
@@ -112,11 +113,11 @@ def fit_posterior(
         gamma = choose_gamma(losses)
     else:
         losses(np.array([gamma]))
-    pool, proba = found[gamma]
-    if pool is not None:
-        pool = pool.with_levels(beside_parent(proba), y, weight)
-    fitted_prior = held_prior if pooled else train_prior
-    return Posterior(gamma, pool, train_prior, fitted_prior, prior, n_rows)
+    if not pooled:
+        return Posterior(gamma, None, train_prior, train_prior, prior, n_rows)
+    best, proba = pools[gamma]
+    best = best.with_levels(beside_parent(proba), y, weight)
+    return Posterior(gamma, best, train_prior, held_prior, prior, n_rows)
 
 
 def shift_prior(log_posterior: NDArray, from_prior: NDArray, to_prior: NDArray) -> NDArray:

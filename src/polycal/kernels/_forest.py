@@ -307,7 +307,7 @@ def _survey_rows(
         top = 0
         for j in range(n):
             s = touched[j]
-            m = np.int64(tally[s])
+            m = int(tally[s])
             shared[j], tally[s] = m, 0
             top = max(top, m)
             y = one_row[s] if n_classes > 0 else 0
