@@ -344,16 +344,18 @@ def test_forest_sums_of_modes_with_no_one_and_several_rows(method, n_classes):
     assert_allclose(sums, sums_of(less), rtol=1e-9)
 
 
-def test_gpu_index_keeps_the_counts_of_one_pass_only():
+@pytest.mark.parametrize("kind", INDEXES)
+def test_an_index_keeps_the_counts_of_one_pass_only(kind):
     rng = np.random.default_rng(4)
-    stored, queries = random_modes(rng, 60, (40, 3)), random_modes(rng, 20, (40, 3))
-    index = TorchIndex(stored, "cpu")
-    exponents = np.array([2.0])
-    for counts in (rng.uniform(0.5, 3, (60, 4)), rng.uniform(0.5, 3, (60, 4))):
+    stored, queries = modes_for(kind, rng, 60), modes_for(kind, rng, 20)
+    index, exponents = INDEXES[kind](stored), np.array([2.0])
+    K = reference.similarity(queries, stored)
+    for counts in (rng.uniform(0.5, 3, (60, 4)), np.eye(4)[rng.integers(0, 4, 60)]):
         with config_context(working_memory=0.01):  # several blocks
             sums = index.class_sums(queries, counts, exponents, EFFORT)
-        expected = NetworkIndex(stored).class_sums(queries, counts, exponents, EFFORT)
-        assert_allclose(sums, expected, rtol=1e-9)
+        assert_allclose(sums[0], reference.class_sums(K, counts, 2.0), rtol=1e-9)
+        again = pickle.loads(pickle.dumps(index))
+        assert_array_equal(again.class_sums(queries, counts, exponents, EFFORT), sums)
 
 
 def test_gpu_index_is_equal_to_the_last_bit_and_travels_without_its_device():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -23,14 +24,16 @@ def map_blocks(
     n_jobs: int | None = None,
     verbose: int = 0,
     desc: str = "",
+    block_bytes: float = math.inf,
 ) -> list[T]:
     """Call ``function`` on slices that cover ``range(n_rows)``; results in row order.
 
-    The blocks that are in flight together stay within scikit-learn's ``working_memory``.
+    The blocks that are in flight together stay within scikit-learn's ``working_memory``, and
+    each within ``block_bytes``.
     Blocks run in threads: the loops below release the interpreter lock.
     """
     jobs = min(effective_n_jobs(n_jobs), MOST_JOBS)
-    budget = get_config()["working_memory"] * 2**20 / jobs
+    budget = min(get_config()["working_memory"] * 2**20 / jobs, block_bytes)
     pieces = 8 * jobs if verbose else jobs  # a bar needs steps; large blocks are faster
     size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // pieces)))
     blocks = list(gen_batches(n_rows, size))

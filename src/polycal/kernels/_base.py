@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +43,29 @@ class KernelIndex(ABC):
     """Stored modes, arranged for fast comparison with query modes."""
 
     hidden_labels = False  # whether class sums leave out a network's output layer
+    _block_bytes = math.inf  # of a block, where a small one is faster
 
     def __init__(self, modes: ActivationModes):
         self.modes = modes
+        self._labels: tuple[NDArray | None, Any] = None, None
 
-    def _arrange(self, counts: NDArray | None = None) -> None:
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_labels": (None, None)}
+
+    def _arrange(self) -> None:
         """Whatever has to be there before threads ask; called in each pass."""
         return
+
+    def _labels_of(self, counts: NDArray) -> Any:
+        """Class counts as a look wants them; kept, since all blocks of a pass have the same."""
+        kept = self._labels
+        if kept[0] is not counts:
+            kept = self._labels = counts, self._prepare(counts)
+        return kept[1]
+
+    @abstractmethod
+    def _prepare(self, counts: NDArray) -> Any:
+        """What ``_labels_of`` gives."""
 
     def _jobs(self, effort: Effort) -> int | None:
         """Threads for the blocks of one pass."""
@@ -69,6 +87,7 @@ class KernelIndex(ABC):
             len(queries),
             8 * len(self.modes),
             n_jobs=self._jobs(effort),
+            block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="similarity",
         )
@@ -80,20 +99,23 @@ class KernelIndex(ABC):
         Without ``search.fill`` only stored modes with K > 0 count; places left over hold
         similarity 0 and index -1. With counts, the same look also brings ``class_sums``.
         """
-        counts = search.counts
-        self._arrange(counts)
-        extra = 0.0 if counts is None else self._class_sums_bytes(counts, search.exponents)
+        self._arrange()
+        extra = 0.0
+        if search.counts is not None:
+            self._labels_of(search.counts)
+            extra = self._class_sums_bytes(search.counts, search.exponents)
         blocks = map_blocks(
             lambda rows: self._look_block(queries[rows], X[rows], search),
             len(queries),
             8 * len(self.modes) + 16 * search.k + extra,
             n_jobs=self._jobs(effort),
+            block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="nearest polytopes",
         )
         similarity = np.concatenate([near.similarity for near in blocks])
         index = np.concatenate([near.index for near in blocks])
-        if counts is None:
+        if search.counts is None:
             return Near(similarity, index)
         return Near(similarity, index, np.concatenate([near.sums for near in blocks], axis=1))
 
@@ -104,6 +126,7 @@ class KernelIndex(ABC):
             len(queries),
             8 * (len(self.modes) + values.shape[1]),
             n_jobs=self._jobs(effort),
+            block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="bandwidth",
         )
@@ -123,12 +146,14 @@ class KernelIndex(ABC):
         from underflow; the maximum is over stored modes that have counts. A query with K = 0
         to all of those has zeros. With ``hidden_labels`` K is that of the hidden layers.
         """
-        self._arrange(counts)
+        self._arrange()
+        self._labels_of(counts)
         blocks = map_blocks(
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),
             self._class_sums_bytes(counts, exponents),
             n_jobs=self._jobs(effort),
+            block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="class ratios",
         )

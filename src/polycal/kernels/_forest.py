@@ -31,6 +31,7 @@ FEW_CLASSES = 16
 # Trees whose codes are read together while the index is built.
 TREES_AT_ONCE = 8
 NO_ROWS, NO_IDS = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
+NO_CLASSES = np.empty(0, dtype=np.int32)
 # Columns of a matrix product that are summed over the leaves together.
 COLUMNS_AT_ONCE = 64
 
@@ -44,7 +45,6 @@ class ForestIndex(KernelIndex):
     def __init__(self, modes: ActivationModes, method: str = "auto"):
         super().__init__(modes)
         self._wanted = method
-        self._one_row: tuple[NDArray | None, NDArray] = None, np.empty(0, np.int32)
 
     @cached_property
     def _n_leaves(self) -> NDArray:
@@ -73,10 +73,11 @@ class ForestIndex(KernelIndex):
         """What is used, "index" or "scan"."""
         return "index" if self._tables[0] else "scan"
 
-    def _arrange(self, counts: NDArray | None = None) -> None:
+    def _arrange(self) -> None:
         self._tables  # noqa: B018
-        if counts is not None and self._one_row[0] is not counts:
-            self._one_row = counts, _one_row_classes(counts)
+
+    def _prepare(self, counts: NDArray) -> NDArray:
+        return _one_row_classes(counts)
 
     def _scratch(self) -> tuple[NDArray, ...]:
         """tally, touched, shared, begin and end of ``_candidates``."""
@@ -109,15 +110,16 @@ class ForestIndex(KernelIndex):
         ids: NDArray = NO_IDS,
     ) -> NDArray:
         """Fill sim and ids; return the class sums."""
-        self._arrange(counts)
-        labels = np.empty((0, 0)) if counts is None else counts, self._one_row[1]
+        one_row = NO_CLASSES if counts is None else self._labels_of(counts)
+        counts = NO_ROWS if counts is None else counts
         log_shared = np.log(np.arange(1, queries.codes.shape[1] + 1))
-        sums = np.zeros((len(exponents), len(queries), labels[0].shape[1]))
+        sums = np.zeros((len(exponents), len(queries), counts.shape[1]))
         fill, density = False, NO_DENSITY
         if search is not None:
             fill, density = search.fill, search.density
+        labels = (counts, one_row, exponents, log_shared, sums)
         look = (self._tables, self._scratch(), fill, X, density.parts, sim, ids)
-        _survey_rows(queries.codes, *look, *labels, exponents, log_shared, sums)
+        _survey_rows(queries.codes, *look, *labels)
         return sums
 
     def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:

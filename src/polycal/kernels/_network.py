@@ -15,17 +15,22 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from .._types import WORD_STEP, ActivationModes, Near
 from ._base import KernelIndex, Search
 from ._select import select_row
 
 TILE = 128
+# Similarities that are raised to powers together.
+AT_ONCE = 2**17
 ALL, HIDDEN, OUTPUT = slice(None), slice(-1), slice(-1, None)
 
 
 class NetworkIndex(KernelIndex):
     """Exact layer product over packed bits; with ``hidden_labels``, class sums by hidden layers."""
+
+    _block_bytes = 2.0**23  # similarities stay in the cache from one step to the next
 
     def __init__(self, modes: ActivationModes, hidden_labels: bool = False):
         super().__init__(modes)
@@ -69,36 +74,82 @@ class NetworkIndex(KernelIndex):
         _select_rows(near, search.fill, X, search.density.parts, sim, ids)
         if search.counts is None:
             return Near(sim, ids)
-        return Near(sim, ids, _power_sums(labels_by, search.counts, search.exponents))
+        labels = self._labels_of(search.counts)
+        return Near(sim, ids, _power_sums(labels_by, labels, search.exponents))
+
+    def _prepare(self, counts: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """Mode and weight of each count but zeros, class after class, and where classes start."""
+        stored, y = np.nonzero(counts)
+        by_class = np.argsort(y, kind="stable")
+        stored, y = stored[by_class], y[by_class]
+        return stored, counts[stored, y], np.searchsorted(y, np.arange(counts.shape[1] + 1))
 
     def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
-        return 8.0 * (3 * len(self.modes) + len(exponents) * counts.shape[1])
+        return 8.0 * (len(self.modes) + len(exponents) * counts.shape[1])
 
     def _class_sums_block(
         self, queries: ActivationModes, counts: NDArray, exponents: NDArray
     ) -> NDArray:
+        labels = self._labels_of(counts)
         if self.hidden_labels:
-            return _power_sums(self._matches(queries, HIDDEN), counts, exponents)
-        return _power_sums(self._similarity_block(queries), counts, exponents)
+            return _power_sums(self._matches(queries, HIDDEN), labels, exponents)
+        return _power_sums(self._similarity_block(queries), labels, exponents)
 
 
-def _power_sums(K: NDArray, counts: NDArray, exponents: NDArray) -> NDArray:
+def _power_sums(K: NDArray, labels: tuple[NDArray, ...], exponents: NDArray) -> NDArray:
     """sum_s (K / max K)^exponent counts[s] for each exponent; the scale of K cancels.
 
-    K itself is used up: it is the largest array of a look.
+    A few rows at a time, which stay in the cache. A square is far cheaper than an exponential,
+    and the grid of gammas doubles: each run of doubled exponents needs one exponential.
     """
-    with np.errstate(divide="ignore"):
-        log_K = np.log(K, out=K)
-    log_K[:, counts.sum(axis=1) == 0] = -np.inf
-    log_top = log_K.max(axis=1, keepdims=True)
-    log_K -= np.where(np.isfinite(log_top), log_top, 0.0)
-    sums, power, last = [], log_K, 0.0
-    for e in exponents:
-        # A square is far cheaper than an exponential, and the grid of gammas doubles.
-        power = np.multiply(power, power, out=power) if e == 2 * last else np.exp(e * log_K)
-        sums.append(power @ counts)
-        last = e
-    return np.stack(sums)
+    stored, weight, start = labels
+    sums = np.zeros((len(exponents), len(K), len(start) - 1))
+    doubled = np.append(False, exponents[1:] == 2 * exponents[:-1])
+    runs = np.split(np.arange(len(exponents)), np.flatnonzero(~doubled)[1:])
+    for rows in gen_batches(len(K), max(1, AT_ONCE // max(1, len(stored)))):
+        log_K = np.take(K[rows], stored, axis=1)
+        with np.errstate(divide="ignore"):
+            np.log(log_K, out=log_K)
+        log_top = log_K.max(axis=1, keepdims=True, initial=-np.inf)
+        log_K -= np.where(np.isfinite(log_top), log_top, 0.0)
+        for run in runs:
+            power = np.exp(exponents[run[0]] * log_K)
+            _sum_squares(power, weight, start, sums[run[0] : run[-1] + 1, rows])
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _sum_squares(power, weight, start, sums):
+    """sums[e, i, y] += weighted powers of class y, which are squared from one e to the next."""
+    for i in range(power.shape[0]):
+        for y in range(len(start) - 1):
+            for first in range(start[y], start[y + 1], TILE):
+                part = slice(first, min(first + TILE, start[y + 1]))
+                some, weights = power[i, part], weight[part]
+                sums[0, i, y] += _weighted_sum(some, weights)
+                for e in range(1, len(sums)):
+                    sums[e, i, y] += _weighted_sum_of_squares(some, weights)
+
+
+# The order of the sum is left to the compiler, so that it runs in all lanes.
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _weighted_sum(values, weight):
+    total = 0.0
+    for j in range(len(values)):
+        total += values[j] * weight[j]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _weighted_sum_of_squares(values, weight):
+    """The values themselves are squared."""
+    total = 0.0
+    for j in range(len(values)):
+        values[j] *= values[j]
+        total += values[j] * weight[j]
+    return total
 
 
 @intrinsic

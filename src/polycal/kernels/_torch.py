@@ -8,6 +8,7 @@ bit.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,15 @@ class TorchIndex(NetworkIndex):
     A copy that is loaded on a machine without that device computes on the CPU.
     """
 
+    _block_bytes = math.inf
+
     def __init__(self, modes: ActivationModes, device: str, hidden_labels: bool = False):
         super().__init__(modes, hidden_labels)
         self.device = device
         self._layers: list[Any] | None = None
-        self._counts: tuple[Any, Any] = None, None
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_layers": None, "_counts": (None, None)}
+        return {**super().__getstate__(), "_layers": None}
 
     @property
     def _there(self) -> bool:
@@ -124,6 +126,12 @@ class TorchIndex(NetworkIndex):
             return Near(sim, ids)
         return Near(sim, ids, self._power_sums(labels_by, search.counts, search.exponents))
 
+    def _prepare(self, counts: NDArray) -> Any:
+        return self._put(counts) if self._there else super()._prepare(counts)
+
+    def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
+        return super()._class_sums_bytes(counts, exponents) + 16.0 * len(self.modes)
+
     def _class_sums_block(
         self, queries: ActivationModes, counts: NDArray, exponents: NDArray
     ) -> NDArray:
@@ -137,10 +145,7 @@ class TorchIndex(NetworkIndex):
     def _power_sums(self, K: Any, counts: NDArray, exponents: NDArray) -> NDArray:
         """sum_s (K / max K)^exponent counts[s] for each exponent; K itself is used up."""
         torch = optional("torch", "torch")
-        kept, right = self._counts
-        if kept is not counts:  # all blocks of a pass have the same
-            right = self._put(counts)
-            self._counts = counts, right
+        right = self._labels_of(counts)
         log_K = K.log_()
         log_K[:, right.sum(dim=1) == 0] = -torch.inf
         log_top = log_K.amax(dim=1, keepdim=True)
