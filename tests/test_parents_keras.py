@@ -108,6 +108,24 @@ def test_keras_batch_norm_and_dropout_at_rest(keras, X):
     np.testing.assert_array_equal(norm.get_weights()[2], mean.astype(np.float32))
 
 
+@pytest.mark.parametrize("activation", ["relu", "relu6"])
+def test_keras_overflow_inside(keras, activation):
+    """The ReLU of TensorFlow makes zero of NaN: the answer would be finite, and wrong."""
+    L = keras.layers
+    first, second = L.Dense(4, activation=activation), L.Dense(4, activation=activation)
+    model = keras.Sequential([keras.Input((2,)), first, second, L.Dense(K)])
+    first.set_weights([np.full((2, 4), 10.0), np.zeros(4)])
+    second.set_weights([np.tile([[2.0, -2.0], [-1.0, 1.0]], (2, 2)), np.zeros(4)])
+    X = np.full((1, 2), 3e37, dtype=np.float32)  # times 10 + 10: inf, and then inf - inf
+    if activation == "relu":
+        with pytest.raises(ValueError, match="activation of the network is NaN or infinite"):
+            keras_read(model, X)
+    else:  # bounded: 6 everywhere, then 12 and -12
+        one, two, _ = keras_read(model, X).modes.groups()
+        assert one.all()
+        np.testing.assert_array_equal(two, np.tile([[True, False]], 4))
+
+
 def nested(keras, width=7):
     L = keras.layers
     inner = keras.Sequential([keras.Input((width,)), L.ReLU(), L.Dense(width), L.ReLU()])
@@ -169,6 +187,21 @@ def test_keras_refusals(keras, X):
     ]:
         assert message in KerasFamily.problem(model)
     assert KerasFamily.problem(object()) == ""
+    rows = keras.Sequential([keras.Input((4, 1)), L.Flatten(), L.Dense(K, "relu"), L.Dense(K)])
+    ones = np.ones((2, 4))
+    assert_same(keras_read(rows, ones), keras_read(rows, ones[..., None]))  # as Keras takes them
+    for wrong, message in [
+        (ones[:, :3], r"rows of shape \(4, 1\).*got \(3,\)"),
+        (np.ones((2, 4, 2)), r"rows of shape \(4, 1\).*got \(4, 2\)"),
+        (ones[:0], "at least one row"),
+        (ones.astype(object), "numbers; got dtype object"),
+        (ones.astype(str), "numbers; got dtype <U32"),
+        (ones * 1j, "numbers; got dtype complex128"),
+        (ones * [1, 1, 1, np.nan], "finite as float32"),
+        (ones * 1e39, "finite as float32"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            keras_read(rows, wrong)
     many = keras.Sequential([keras.Input((D,)), L.ReLU(), L.Dense(K, activation="sigmoid")])
     with pytest.raises(ValueError, match="End the model with a softmax"):
         keras_read(many, X)

@@ -74,8 +74,7 @@ class KerasFamily(Parent):
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         model, X = self.estimator, np.asarray(X)
-        if X.ndim == 0 or len(X) == 0:
-            raise ValueError(f"X must have at least one row; got shape {X.shape}.")
+        _check_rows(X, model.inputs[0])
         activations, pieces = self._reader()
         rows, outputs = Rows(len(X)), []
         with tqdm(total=len(X), desc="reading", unit="row", disable=not verbose) as bar:
@@ -124,7 +123,44 @@ def _forward(probe: Any) -> Callable[[NDArray], Any]:
     return forward
 
 
+def _check_rows(X: NDArray, taken: Any) -> None:
+    """Rows as the input tensor takes them. Each back-end has another error, or none: the ReLU
+    of TensorFlow makes zero of NaN."""
+    if X.ndim == 0 or len(X) == 0:
+        raise ValueError(f"X must have at least one row; got shape {X.shape}.")
+    if not np.can_cast(X.dtype, np.float64, "same_kind"):
+        raise ValueError(f"X must hold numbers; got dtype {X.dtype}. Encode it as numbers first.")
+    expected, shape = tuple(taken.shape[1:]), X.shape[1:]
+    # Keras itself adds or drops a last axis of length 1.
+    same = [shape, (*shape, 1)] + [shape[:-1]] * (shape[-1:] == (1,))
+    if not any(_fits(other, expected) for other in same):
+        raise ValueError(
+            f"X must have rows of shape {expected}, as the Keras model takes them; got {shape}. "
+            "Reshape or resize them."
+        )
+    dtype = {"float16": np.float16, "float64": np.float64}.get(taken.dtype, np.float32)
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(X.astype(dtype, copy=False)).all()
+    if not finite:
+        raise ValueError(
+            f"X must be finite as {dtype.__name__}; got NaN, infinity or a number beyond its "
+            "range. Impute, scale or clip it."
+        )
+
+
+def _fits(shape: tuple, expected: tuple) -> bool:
+    return len(shape) == len(expected) and all(
+        length in (None, n) for n, length in zip(shape, expected, strict=True)
+    )
+
+
 def _bits(values: NDArray, low: float, high: float | None) -> NDArray:
+    top = values.max(initial=low)
+    if np.isnan(top) or (high is None and np.isinf(top)):
+        raise ValueError(
+            "an activation of the network is NaN or infinite: the numbers of X are too large for "
+            "its weights, or a weight is not finite. Scale or clip the input."
+        )
     return np.concatenate(piece_bits(values.reshape(len(values), -1), low, high), axis=1)
 
 
