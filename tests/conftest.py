@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 # Test processes share the cores; threads that wait for one another would only spin.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -43,6 +44,18 @@ def network_rows():
 def network_labels():
     """A random class of three for each row of X."""
     return np.random.default_rng(1).integers(0, 3, size=70)
+
+
+@pytest.fixture(scope="session")
+def keras():
+    """Keras with the back-end that KERAS_BACKEND names, or else with one that is installed."""
+    installed = [name for name in ("torch", "jax", "tensorflow") if find_spec(name)]
+    with pytest.MonkeyPatch.context() as patch:
+        if "KERAS_BACKEND" not in os.environ:
+            if not installed:
+                pytest.skip("Keras has no back-end here; install torch, jax or tensorflow")
+            patch.setenv("KERAS_BACKEND", installed[0])
+        yield pytest.importorskip("keras")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -326,10 +325,7 @@ def test_torch_encoder_and_head(digits):
     assert_allclose(model.predict_proba(tensor), model.predict_proba(X[1300:]), atol=1e-6)
 
 
-def test_keras(rows):
-    pytest.importorskip("torch")
-    os.environ.setdefault("KERAS_BACKEND", "torch")
-    keras = pytest.importorskip("keras")
+def test_keras(keras, rows):
     X, y = rows
     keras.utils.set_random_seed(0)
     layers = [keras.Input((5,)), keras.layers.Dense(24, activation="relu")]

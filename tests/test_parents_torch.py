@@ -6,20 +6,16 @@ import copy
 
 import numpy as np
 import pytest
+from network_readings import D, K, N, assert_modes, assert_same
 from scipy.special import expit, softmax
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch_nets import (  # noqa: E402
     MARKS,
-    D,
     Functional,
-    K,
-    N,
     Shared,
     TwoParts,
-    assert_modes,
-    assert_same,
     by_hand,
     hooks,
     mlp,

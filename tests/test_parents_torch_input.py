@@ -8,12 +8,13 @@ import sys
 
 import numpy as np
 import pytest
+from network_readings import D, K, N, assert_same
 from sklearn.base import clone
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
-from torch_nets import MARKS, D, K, Map, N, Shared, TwoParts, assert_same, linear, mlp, read  # noqa: E402
+from torch_nets import MARKS, Map, Shared, TwoParts, linear, mlp, read  # noqa: E402
 
 from polycal.parents._torch import TorchFamily, TorchParent  # noqa: E402
 

@@ -331,10 +331,7 @@ def test_skorch_needs_the_net(rows, tmp_path):
         polycal.load(tmp_path / "m.polycal", skorch().module)
 
 
-def test_keras(rows, tmp_path):
-    pytest.importorskip("torch")
-    os.environ.setdefault("KERAS_BACKEND", "torch")
-    keras = pytest.importorskip("keras")
+def test_keras(keras, rows, tmp_path):
     X, y = rows
 
     def network(width=24):

@@ -1,9 +1,9 @@
-"""Small networks that several tests read, and what their reading must equal."""
+"""Small networks that several tests read, and the marks of their tests."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from network_readings import D, K
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -16,11 +16,7 @@ MARKS = [
     pytest.mark.usefixtures("torch_seed"),
     # torch.jit is deprecated, and torch.compile imports it.
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-    # Keras's torch back-end converts tensors in a way that NumPy 2 will drop.
-    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
 ]
-# Rows, features and classes: those of the fixtures X and y.
-N, D, K = 70, 5, 3
 
 
 def read(parent, X, **kwargs):
@@ -45,24 +41,6 @@ def by_hand(net, X):
                 before.append(h.flatten(1).numpy().copy())
             h = layer(h.clone())
     return before, h.double().numpy()
-
-
-def assert_modes(reading, bits, proba):
-    np.testing.assert_allclose(reading.proba, proba, atol=1e-6)
-    groups = list(reading.modes.groups())
-    assert len(groups) == len(bits) + 1
-    for got, expected in zip(groups, [*bits, reading.proba > 1 / proba.shape[1]], strict=True):
-        np.testing.assert_array_equal(got, expected)
-        assert 0 < np.mean(got) < 1  # the comparison says something
-
-
-def assert_same(a, b, rows=None):
-    """Equal readings; ``rows`` gives the place in ``b`` of each row of ``a``."""
-    rows = np.arange(len(b)) if rows is None else rows
-    assert a.modes.sizes == b.modes.sizes
-    np.testing.assert_array_equal(a.modes.codes, b.modes.codes[rows])
-    np.testing.assert_allclose(a.proba, b.proba[rows], atol=1e-6)
-    np.testing.assert_allclose(a.seen, b.seen[rows], atol=1e-6)
 
 
 class Shared(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ class KerasFamily(Parent):
     pretrained = True
     needs_codes = True
     raw_input = True
+    #: The graph that was read last, the function that runs it, and the pieces it returns.
+    _kept: tuple[Any, Callable[[NDArray], Any], list] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": None}  # a compiled function has no pickle
 
     @classmethod
     def copy(cls, estimator: Any) -> Any:
@@ -37,7 +43,7 @@ class KerasFamily(Parent):
     def problem(estimator: Any) -> str | None:
         if not is_a(estimator, "keras", "Model"):
             return ""
-        if not is_a(estimator, "keras", "Functional", "Sequential"):
+        if not _is_graph(estimator):
             return (
                 "a subclassed Keras model has no graph of layers to read; write it as "
                 "keras.Model(inputs, outputs) or keras.Sequential with the same trained layers"
@@ -50,7 +56,7 @@ class KerasFamily(Parent):
                 f"{len(estimator.outputs)} outputs; expected one of each. Give a model with the "
                 "class scores as its only output"
             )
-        if not _taps(estimator)[0]:
+        if not _has_pieces(estimator):
             return (
                 "the Keras model has no ReLU-type activation (relu, relu6, leaky_relu, hard_tanh, "
                 "or the layers ReLU, LeakyReLU, PReLU); train one that has"
@@ -68,15 +74,13 @@ class KerasFamily(Parent):
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         model, X = self.estimator, np.asarray(X)
-        if X.ndim == 0 or len(X) == 0:
-            raise ValueError(f"X must have at least one row; got shape {X.shape}.")
-        tensors, pieces = _taps(model)
-        probe = optional("keras", "keras").Model(model.inputs[0], [*tensors, model.outputs[0]])
+        _check_rows(X, model.inputs[0])
+        activations, pieces = self._reader()
         rows, outputs = Rows(len(X)), []
         with tqdm(total=len(X), desc="reading", unit="row", disable=not verbose) as bar:
             for start in range(0, len(X), BATCH_SIZE):
                 batch = X[start : start + BATCH_SIZE]
-                *values, scores = map(np.asarray, probe.predict_on_batch(batch))
+                *values, scores = map(np.asarray, activations(batch))
                 bits = [_bits(v, *p) for v, p in zip(values, pieces, strict=True)]
                 rows.add(bits, batch.reshape(len(batch), -1))
                 outputs.append(np.asarray(scores, dtype=np.float64))
@@ -85,8 +89,78 @@ class KerasFamily(Parent):
         remedy = "End the model with a softmax over the classes (or one sigmoid unit)."
         return rows.reading(to_proba(np.concatenate(outputs), kind, remedy))
 
+    def _reader(self) -> tuple[Callable[[NDArray], Any], list]:
+        """Rows -> activations and scores, and the pieces of the activations.
+
+        Kept for the next rows: JAX and TensorFlow compile each new model anew.
+        """
+        model, graph = self.estimator, _graph(self.estimator)
+        kept = self._kept
+        if kept is None or kept[0] is not graph:  # layers were added to a Sequential
+            tensors, pieces = _taps(model)
+            probe = optional("keras", "keras").Model(model.inputs[0], [*tensors, model.outputs[0]])
+            kept = self._kept = graph, _forward(probe), pieces
+        return kept[1:]
+
+
+def _forward(probe: Any) -> Callable[[NDArray], Any]:
+    """Rows -> what the model returns. The weights are those of the moment."""
+    if optional("keras", "keras").backend.backend() != "jax":
+        return probe.predict_on_batch
+    # With JAX, Keras's own prediction gives the memory of the weights away and takes it back at
+    # the end: in between they are deleted for other threads, and for good where the user held one.
+
+    def call(trainable: list, other: list, rows: NDArray) -> Any:
+        return probe.stateless_call(trainable, other, rows, training=False)[0]
+
+    run = optional("jax", "keras").jit(call) if probe.jit_compile else call
+
+    def forward(rows: NDArray) -> Any:
+        trainable = [variable.value for variable in probe.trainable_variables]
+        other = [variable.value for variable in probe.non_trainable_variables]
+        return run(trainable, other, rows)
+
+    return forward
+
+
+def _check_rows(X: NDArray, taken: Any) -> None:
+    """Rows as the input tensor takes them. Each back-end has another error, or none: the ReLU
+    of TensorFlow makes zero of NaN."""
+    if X.ndim == 0 or len(X) == 0:
+        raise ValueError(f"X must have at least one row; got shape {X.shape}.")
+    if not np.can_cast(X.dtype, np.float64, "same_kind"):
+        raise ValueError(f"X must hold numbers; got dtype {X.dtype}. Encode it as numbers first.")
+    expected, shape = tuple(taken.shape[1:]), X.shape[1:]
+    # Keras itself adds or drops a last axis of length 1.
+    same = [shape, (*shape, 1)] + [shape[:-1]] * (shape[-1:] == (1,))
+    if not any(_fits(other, expected) for other in same):
+        raise ValueError(
+            f"X must have rows of shape {expected}, as the Keras model takes them; got {shape}. "
+            "Reshape or resize them."
+        )
+    dtype = {"float16": np.float16, "float64": np.float64}.get(taken.dtype, np.float32)
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(X.astype(dtype, copy=False)).all()
+    if not finite:
+        raise ValueError(
+            f"X must be finite as {dtype.__name__}; got NaN, infinity or a number beyond its "
+            "range. Impute, scale or clip it."
+        )
+
+
+def _fits(shape: tuple, expected: tuple) -> bool:
+    return len(shape) == len(expected) and all(
+        length in (None, n) for n, length in zip(shape, expected, strict=True)
+    )
+
 
 def _bits(values: NDArray, low: float, high: float | None) -> NDArray:
+    top = values.max(initial=low)
+    if np.isnan(top) or (high is None and np.isinf(top)):
+        raise ValueError(
+            "an activation of the network is NaN or infinite: the numbers of X are too large for "
+            "its weights, or a weight is not finite. Scale or clip the input."
+        )
     return np.concatenate(piece_bits(values.reshape(len(values), -1), low, high), axis=1)
 
 
@@ -96,7 +170,7 @@ def _taps(model: Any) -> tuple[list, list]:
     tensors, pieces = [], []
     for node in _nodes(model):
         layer = node.operation
-        if is_a(layer, "keras", "Functional", "Sequential"):
+        if _is_graph(layer):
             inner, inner_pieces = _taps(layer)
             if inner:  # its tensors live in its own graph: run that part on the outer input
                 tensors += keras.Model(layer.inputs, inner)(list(node.input_tensors))
@@ -109,6 +183,18 @@ def _taps(model: Any) -> tuple[list, list]:
             tensors.append(node.outputs[0])
             pieces.append(found)
     return tensors, pieces
+
+
+def _has_pieces(model: Any) -> bool:
+    layers = (node.operation for node in _nodes(model))
+    return any(
+        _has_pieces(layer) if _is_graph(layer) else _layer_pieces(layer) or _function_pieces(layer)
+        for layer in layers
+    )
+
+
+def _is_graph(layer: Any) -> bool:
+    return is_a(layer, "keras", "Functional", "Sequential")
 
 
 def _nodes(model: Any) -> list:
@@ -151,7 +237,7 @@ def _name(activation: Any) -> str:
 
 def _last(model: Any) -> Any:
     layer = _nodes(model)[-1].operation
-    return _last(layer) if is_a(layer, "keras", "Functional", "Sequential") else layer
+    return _last(layer) if _is_graph(layer) else layer
 
 
 def _output_kind(model: Any) -> str | None:
