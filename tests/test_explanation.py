@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris, load_wine
@@ -128,6 +128,7 @@ def test_false_alarms_of_each_verdict():
     st.lists(st.integers(-60, 60), min_size=1, max_size=20),
     st.sampled_from([0.05, 0.1, 0.3, 0.5]),
 )
+@settings(deadline=None)
 def test_p_value_and_floor_agree(held, new, level):
     familiar = Familiar(np.array(held, dtype=float), np.ones(len(held)))
     new = np.array(new, dtype=float)

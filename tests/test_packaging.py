@@ -36,6 +36,17 @@ def test_one_version():
     assert polycal.__version__ == PROJECT["project"]["version"] == cited.group(1)
 
 
+def test_one_list_of_pythons():
+    """Those that are said to be tested begin with the lowest, and the README names the same."""
+    project = PROJECT["project"]
+    known = [re.search(r":: (3\.\d+)$", line) for line in project["classifiers"]]
+    tested = [found.group(1) for found in known if found]
+    assert project["requires-python"] == f">={tested[0]}"
+    readme = (ROOT / "README.md").read_text()
+    assert f"Python {tested[0]} or newer (tested: {', '.join(tested)})" in readme
+    assert f"{tested[0]} to {tested[-1]}" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
 def requirements():
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
     yield from project["dependencies"]

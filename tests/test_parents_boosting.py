@@ -30,8 +30,13 @@ from polycal.parents._boosting import (
     check_proba,
 )
 
-# LightGBM 4.7 renamed eval_set; the older versions that polycal takes know no other name.
-pytestmark = pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
+# LightGBM 4.7 renamed eval_set, XGBoost 3.4 (from Python 3.12 on) is about to drop dart and
+# XGBRFClassifier; the older versions that polycal takes know no other names.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated"),
+    pytest.mark.filterwarnings("ignore:.*`booster=dart` is deprecated"),
+    pytest.mark.filterwarnings("ignore:`XGBRFClassifier` is deprecated:FutureWarning"),
+]
 
 N, TRAIN = 300, 220
 NAMES = ["lightgbm", "xgboost", "catboost", "gb", "hgb"]
@@ -253,7 +258,8 @@ def test_frames_of_numbers(name):
 def test_polars_categories(name):
     estimator, X, y = native(name)
     wanted = FAMILY[name](estimator.fit(X, y)).read(X)
-    table = pl.from_pandas(X)
+    levels = pl.Enum(list(X["colour"].cat.categories))  # XGBoost 3.4 refuses pl.Categorical
+    table = pl.from_pandas(X).with_columns(pl.col("colour").cast(levels))
     reading = FAMILY[name](estimator.fit(table, y)).read(table)
     np.testing.assert_allclose(reading.proba, wanted.proba, atol=1e-6)
 
@@ -377,6 +383,16 @@ def test_variants_that_work(name, options, n_trees):
     X, _, y = numbers(missing=name != "gb")
     estimator = model(name, **options).fit(X, y)
     assert check_reading(name, estimator, X).modes.sizes == (n_trees,)
+
+
+def test_xgboost_drops_trees_without_dart():
+    """From 3.4 on the tree booster takes the dropout parameters itself."""
+    pytest.importorskip("xgboost", minversion="3.4")
+    X, _, y = numbers()
+    estimator = model("xgboost", rate_drop=0.5).fit(X, y)
+    assert check_reading("xgboost", estimator, X).modes.sizes == (24,)
+    plain = model("xgboost").fit(X, y)
+    assert (estimator.predict_proba(X) != plain.predict_proba(X)).any()  # trees were dropped
 
 
 def test_xgboost_random_forest():

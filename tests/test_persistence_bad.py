@@ -36,7 +36,7 @@ from polycal.persistence import (
     UnknownTypeError,
 )
 from polycal.persistence._checksum import Checksum, pieces
-from polycal.persistence._container import DTYPES, read, write
+from polycal.persistence._container import DTYPES, MOST_NESTED, read, write
 from polycal.persistence._values import Unpacker
 
 DATA = Path(__file__).parent / "data"
@@ -402,7 +402,6 @@ def nested(depth):
 
 FORGERIES = {
     "name of an array": lambda m, a: m["state"].update(priors={"array": ["priors"]}),
-    "endless": lambda m, a: m["parameters"]["values"].update(gamma=nested(490)),
     "threads": lambda m, a: m["parameters"]["values"].update(n_jobs="many"),
     "feature names": lambda m, a: m["state"].update(names={"objects": ["object", [1], [[1]]]}),
     "levels": lambda m, a: m["state"]["landscape"]["table"].update(levels={"tuple": [[1]]}),
@@ -448,6 +447,34 @@ FORGERIES = {
 def test_a_forged_description_is_refused(forgery, file):
     with pytest.raises(AlteredFileError):
         polycal.load(forged(file, FORGERIES[forgery]))
+
+
+def test_values_inside_values(file, small):
+    """A file holds them so deep and no deeper, whatever Python would allow."""
+    deepest = nested(MOST_NESTED - 3)  # inside the whole, "parameters" and "values"
+
+    def gamma(value):
+        def edit(manifest, header):
+            manifest["parameters"]["values"]["gamma"] = value
+
+        return edit
+
+    file.write_bytes(change(small[0], gamma(deepest)))
+    model = polycal.load(file)
+    assert model.gamma == deepest
+    model.save(file)
+    model.gamma = [deepest]
+    with pytest.raises(ModelFileError, match=f"more than {MOST_NESTED} deep"):
+        model.save(file)
+    assert polycal.load(file).gamma == deepest  # the file of before is still there
+    for value in ([deepest], nested(490)):
+        file.write_bytes(change(small[0], gamma(value)))
+        with pytest.raises(AlteredFileError, match=f"more than {MOST_NESTED} deep"):
+            polycal.load(file)
+    endless = '{"class": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    file.write_bytes(change(small[0], lambda manifest, header: endless))
+    with pytest.raises(AlteredFileError, match="recursion"):
+        polycal.load(file)
 
 
 def test_variances_of_before(file, small):

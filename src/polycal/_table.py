@@ -37,7 +37,7 @@ class Table:
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
         levels = tuple(_known(column_values(X, j)) for j in categories)
         values, complete = _numbers(X, numbers)
-        some = [] if complete else np.isnan(values).any(axis=0)
+        some = np.zeros(0, dtype=bool) if complete else np.isnan(values).any(axis=0)
         sometimes = np.flatnonzero(some)
         width = [len(known) + 1 for known in levels] + [2] * len(sometimes)
         start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)

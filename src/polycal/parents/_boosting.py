@@ -99,7 +99,7 @@ class XGBoostFamily(BoostedTrees):
         if not is_a(estimator, "xgboost", "XGBClassifier"):
             return ""
         if estimator.booster == "gblinear":
-            return 'booster="gblinear" has no leaves; use booster="gbtree" or "dart"'
+            return 'booster="gblinear" has no leaves; use booster="gbtree"'
         if estimator.objective == "binary:logitraw":
             return (
                 f'objective="binary:logitraw" gives no probabilities; use {XGBoostFamily.objective}'

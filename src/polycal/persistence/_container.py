@@ -46,12 +46,19 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 SYNC_EVERY = 4  # pieces
 MAX_HEADER = 100_000_000  # the limit of the safetensors format
+# Well within the calls inside calls that any Python allows, which are not the same number in all.
+MOST_NESTED = 100
 NO_SUM = "0" * 64
 
 
 def write(path: str | os.PathLike, manifest: dict[str, Any], arrays: dict[str, NDArray]) -> None:
     """Write the whole file or nothing: a temporary file, fsync, and a rename."""
     path = Path(path)
+    if _nested_too_deep(manifest):
+        raise ModelFileError(
+            f"the model's settings hold values inside each other more than {MOST_NESTED} deep, "
+            "which a file does not. Use flatter ones."
+        )
     # Wide elements first: then every array begins at a multiple of its element's size.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
     table, begin = {}, 0
@@ -141,7 +148,22 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise AlteredFileError(f"the file's description is not valid JSON: {error}.") from error
     if not isinstance(found, dict):
         raise AlteredFileError(f"the file's description is no object but {type(found).__name__}.")
+    if _nested_too_deep(found):
+        raise AlteredFileError(
+            f"the file's description holds values inside each other more than {MOST_NESTED} deep."
+        )
     return found
+
+
+def _nested_too_deep(value: Any) -> bool:
+    """More than ``MOST_NESTED`` objects and lists, one inside another; counted without calls."""
+    level = [value]
+    for _ in range(MOST_NESTED):
+        inner = [node.values() if type(node) is dict else node for node in level]
+        level = [node for nodes in inner for node in nodes if type(node) in (dict, list)]
+        if not level:
+            return False
+    return True
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
