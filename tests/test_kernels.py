@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 
+from polycal._blocks import map_blocks
 from polycal._density import Density
 from polycal._types import ActivationModes
 from polycal.kernels import (
@@ -356,6 +358,59 @@ def test_an_index_keeps_the_counts_of_one_pass_only(kind):
         assert_allclose(sums[0], reference.class_sums(K, counts, 2.0), rtol=1e-9)
         again = pickle.loads(pickle.dumps(index))
         assert_array_equal(again.class_sums(queries, counts, exponents, EFFORT), sums)
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_an_index_does_not_hold_the_counts_themselves(kind):
+    """After a fit they are a copy as large as the labels of all modes."""
+    rng = np.random.default_rng(5)
+    index, counts = INDEXES[kind](modes_for(kind, rng, 60)), np.eye(4)[rng.integers(0, 4, 60)]
+    left, expected = weakref.ref(counts), counts.sum(axis=0)
+    flat = np.array([1e-300])  # K^0: every mode that shares something counts alike
+    own = index.modes[:1]
+    sums = index.class_sums(own, counts, flat, EFFORT)
+    K = reference.similarity(own, index.modes)
+    assert_allclose(sums[0, 0], (K > 0)[0] @ counts)
+    if kind == "torch":
+        return  # on a CPU its tensor is the array itself
+    del counts
+    assert left() is None
+    again = np.tile(expected, (60, 1))  # other counts, maybe at the same address
+    sums = index.class_sums(own, again, flat, EFFORT)
+    assert_allclose(sums[0, 0], (K > 0).sum() * expected)
+
+
+@pytest.mark.parametrize(("n_classes", "per_mode"), [(1, 1), (2, 1), (2, 2), (40, 1), (40, 30)])
+def test_network_sums_of_modes_with_one_and_many_classes(n_classes, per_mode):
+    rng = np.random.default_rng(per_mode)
+    stored, queries = random_modes(rng, 150, (9, 3)), random_modes(rng, 30, (9, 3))
+    counts = np.zeros((150, n_classes))
+    for row in counts[10:]:  # ten modes have no labels
+        row[rng.permutation(n_classes)[:per_mode]] = rng.choice([0.5, 1.0, 3.0])
+    exponents = np.array([0.5, 1.0, 2.0, 5.0, 3.0, 6.0])  # three runs of doubled ones
+    index = NetworkIndex(stored)
+    product = index._prepare(counts)[2] is None
+    assert product == (n_classes == 1 or per_mode > 1)
+    K = reference.similarity(queries, stored)[:, 10:]
+    expected = [reference.class_sums(K, counts[10:], e) for e in exponents]
+    sums = index.class_sums(queries, counts, exponents, EFFORT)
+    assert_allclose(sums, expected, rtol=1e-9)
+    gaussians, X = random_gaussians(rng, 150, 3), rng.normal(size=(30, 3))
+    search = Search(gaussians, 5, counts=counts, exponents=exponents)
+    assert_allclose(index.nearest(queries, X, search, EFFORT).sums, expected, rtol=1e-9)
+
+
+def test_small_blocks_have_a_few_rows_and_stay_within_memory():
+    """Rows of a block, by hand: budget over the bytes of a row, but 8 where memory allows."""
+
+    def sizes(bytes_per_row, **kwargs):
+        return map_blocks(lambda rows: rows.stop - rows.start, 20, bytes_per_row, **kwargs)
+
+    assert sizes(100.0, block_bytes=1000.0) == [10, 10]
+    assert sizes(500.0, block_bytes=1000.0) == [8, 8, 4]
+    with config_context(working_memory=0.002):  # 2097 bytes
+        assert sizes(500.0, block_bytes=1000.0) == [4] * 5
+        assert sizes(5000.0, block_bytes=1000.0) == [1] * 20
 
 
 def test_gpu_index_is_equal_to_the_last_bit_and_travels_without_its_device():

@@ -14,6 +14,8 @@ from tqdm.auto import tqdm
 T = TypeVar("T")
 # Threads beyond this bring nothing; joblib would start as many as it is told.
 MOST_JOBS = 256
+# Rows that a small block holds at least: each block reads all stored modes.
+FEW_ROWS = 8
 
 
 def map_blocks(
@@ -29,11 +31,12 @@ def map_blocks(
     """Call ``function`` on slices that cover ``range(n_rows)``; results in row order.
 
     The blocks that are in flight together stay within scikit-learn's ``working_memory``, and
-    each within ``block_bytes``.
+    each within ``block_bytes`` or of a few rows.
     Blocks run in threads: the loops below release the interpreter lock.
     """
     jobs = min(effective_n_jobs(n_jobs), MOST_JOBS)
-    budget = min(get_config()["working_memory"] * 2**20 / jobs, block_bytes)
+    small = max(block_bytes, FEW_ROWS * bytes_per_row)
+    budget = min(get_config()["working_memory"] * 2**20 / jobs, small)
     pieces = 8 * jobs if verbose else jobs  # a bar needs steps; large blocks are faster
     size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // pieces)))
     blocks = list(gen_batches(n_rows, size))

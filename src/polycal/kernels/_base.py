@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,7 @@ class KernelIndex(ABC):
 
     def __init__(self, modes: ActivationModes):
         self.modes = modes
-        self._labels: tuple[NDArray | None, Any] = None, None
+        self._labels: tuple[weakref.ref[NDArray] | None, Any] = None, None
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_labels": (None, None)}
@@ -58,10 +59,12 @@ class KernelIndex(ABC):
 
     def _labels_of(self, counts: NDArray) -> Any:
         """Class counts as a look wants them; kept, since all blocks of a pass have the same."""
-        kept = self._labels
-        if kept[0] is not counts:
-            kept = self._labels = counts, self._prepare(counts)
-        return kept[1]
+        known, labels = self._labels
+        if known is None or known() is not counts:
+            labels = self._prepare(counts)
+            # No hold on the counts: after a fit they are a copy that nobody else needs.
+            self._labels = weakref.ref(counts), labels
+        return labels
 
     @abstractmethod
     def _prepare(self, counts: NDArray) -> Any:
@@ -126,7 +129,7 @@ class KernelIndex(ABC):
             len(queries),
             8 * (len(self.modes) + values.shape[1]),
             n_jobs=self._jobs(effort),
-            block_bytes=self._block_bytes,
+            block_bytes=max(self._block_bytes, values.nbytes),  # each block reads all values
             verbose=effort.verbose,
             desc="bandwidth",
         )

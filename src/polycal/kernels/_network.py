@@ -24,6 +24,9 @@ from ._select import select_row
 TILE = 128
 # Similarities that are raised to powers together.
 AT_ONCE = 2**17
+# Class after class raises a similarity once for every class of its mode. A matrix product is
+# faster where modes have more classes than this on average, or than this share of all.
+CLASSES_OF_A_MODE, SHARE_OF_CLASSES = 3.0, 0.7
 ALL, HIDDEN, OUTPUT = slice(None), slice(-1), slice(-1, None)
 
 
@@ -77,8 +80,15 @@ class NetworkIndex(KernelIndex):
         labels = self._labels_of(search.counts)
         return Near(sim, ids, _power_sums(labels_by, labels, search.exponents))
 
-    def _prepare(self, counts: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-        """Mode and weight of each count but zeros, class after class, and where classes start."""
+    def _prepare(self, counts: NDArray) -> tuple[NDArray, NDArray, NDArray | None]:
+        """Mode and weight of each count but zeros, class after class, and where classes start.
+
+        Where modes have several classes: each mode once, with its counts, and no starts.
+        """
+        there = np.flatnonzero(counts.any(axis=1))
+        few = min(CLASSES_OF_A_MODE, SHARE_OF_CLASSES * counts.shape[1])
+        if np.count_nonzero(counts) > few * len(there):
+            return there, counts[there], None
         stored, y = np.nonzero(counts)
         by_class = np.argsort(y, kind="stable")
         stored, y = stored[by_class], y[by_class]
@@ -96,14 +106,17 @@ class NetworkIndex(KernelIndex):
         return _power_sums(self._similarity_block(queries), labels, exponents)
 
 
-def _power_sums(K: NDArray, labels: tuple[NDArray, ...], exponents: NDArray) -> NDArray:
+def _power_sums(
+    K: NDArray, labels: tuple[NDArray, NDArray, NDArray | None], exponents: NDArray
+) -> NDArray:
     """sum_s (K / max K)^exponent counts[s] for each exponent; the scale of K cancels.
 
     A few rows at a time, which stay in the cache. A square is far cheaper than an exponential,
     and the grid of gammas doubles: each run of doubled exponents needs one exponential.
     """
     stored, weight, start = labels
-    sums = np.zeros((len(exponents), len(K), len(start) - 1))
+    n_classes = weight.shape[1] if start is None else len(start) - 1
+    sums = np.zeros((len(exponents), len(K), n_classes))
     doubled = np.append(False, exponents[1:] == 2 * exponents[:-1])
     runs = np.split(np.arange(len(exponents)), np.flatnonzero(~doubled)[1:])
     for rows in gen_batches(len(K), max(1, AT_ONCE // max(1, len(stored)))):
@@ -114,7 +127,12 @@ def _power_sums(K: NDArray, labels: tuple[NDArray, ...], exponents: NDArray) -> 
         log_K -= np.where(np.isfinite(log_top), log_top, 0.0)
         for run in runs:
             power = np.exp(exponents[run[0]] * log_K)
-            _sum_squares(power, weight, start, sums[run[0] : run[-1] + 1, rows])
+            if start is not None:
+                _sum_squares(power, weight, start, sums[run[0] : run[-1] + 1, rows])
+                continue
+            for e in run:
+                sums[e, rows] = power @ weight
+                power *= power
     return sums
 
 
