@@ -346,6 +346,24 @@ def test_forest_sums_of_modes_with_no_one_and_several_rows(method, n_classes):
     assert_allclose(sums, sums_of(less), rtol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["index", "scan"])
+@pytest.mark.parametrize("n_trees", [255, 256, 2**16 - 1, 2**16])
+def test_forest_counts_as_many_shared_leaves_as_there_are_trees(method, n_trees):
+    """Boosting has a tree for each round and class: hundreds of classes make so many."""
+    leaves = np.zeros((3, n_trees), dtype=int)
+    leaves[1] = 1
+    leaves[2, 1:] = 2
+    stored, counts = ActivationModes.from_leaves(leaves), np.eye(3)
+    index = ForestIndex(stored, method)
+    K = np.eye(3)
+    K[0, 2] = K[2, 0] = 1 / n_trees
+    assert_allclose(index.similarity(stored, EFFORT), K, rtol=1e-15)
+    search = Search(gaussians_at(np.zeros((3, 1)), np.ones((3, 1))), 3, False, counts, np.ones(1))
+    near = index.nearest(stored, np.zeros((3, 1)), search, EFFORT)
+    assert_array_equal(near.index, [[0, 2, -1], [1, -1, -1], [2, 0, -1]])
+    assert_allclose(near.sums[0], K, rtol=1e-9)
+
+
 @pytest.mark.parametrize("kind", INDEXES)
 def test_an_index_keeps_the_counts_of_one_pass_only(kind):
     rng = np.random.default_rng(4)

@@ -84,7 +84,8 @@ class ForestIndex(KernelIndex):
         # One place more than modes: the candidate after the last is written, never read.
         n, n_trees = self.modes.codes.shape
         small = self.method == "index" and n_trees < 2**8  # the tally should stay in cache
-        tally = np.zeros(n, np.uint8 if small else self._tables[-1].dtype)
+        wide = self._tables[-1].dtype if n_trees < 2**16 else np.dtype(np.int32)
+        tally = np.zeros(n, np.uint8 if small else wide)
         touched, shared = np.empty(n + 1, np.uint32), np.empty(n + 1, np.int32)
         return tally, touched, shared, np.empty(n_trees, np.int64), np.empty(n_trees, np.int64)
 
