@@ -90,11 +90,10 @@ def fit_pool(
     # Each block adds n_classes squared numbers to the curvature: not for a handful of rows.
     n_together = max(1, block // n_classes, n_classes // 8)
     flat = put(views.reshape(n_weights, n_samples, n_classes))
-    there = flat, put(target), put(row_weight), put(precision)
+    target, row_weight, precision = put(target), put(row_weight), put(precision)
 
     def loss(theta: NDArray) -> tuple[float, NDArray, NDArray]:
         """Log-loss with its slope and curvature, block by block."""
-        flat, target, row_weight, precision = there
         theta = put(theta)
         value = 0.5 * (precision * theta**2).sum()
         slope, curvature = precision * theta, xp.diag(precision)
