@@ -22,6 +22,7 @@ from torch_nets import (  # noqa: E402
     read,
 )
 
+from polycal.parents._network import to_proba  # noqa: E402
 from polycal.parents._torch import TorchParent, energy  # noqa: E402
 
 pytestmark = MARKS
@@ -197,12 +198,16 @@ def test_energy_of_a_normalised_embedding(X):
     reading = read(TorchParent(net, encoder="encoder"), X)
     np.testing.assert_allclose(reading.energy, expected, rtol=1e-12)
     np.testing.assert_array_equal(reading.take(np.array([3, 1])).energy, reading.energy[[3, 1]])
-    shifted = energy(logits + np.arange(len(logits))[:, None])
+
+    def of(scores):
+        return energy(scores, to_proba(scores, "logits", ""))
+
+    shifted = of(logits + np.arange(len(logits))[:, None])
     np.testing.assert_allclose(shifted, expected, rtol=1e-9)
     score = logits[:, :1]
     two = np.concatenate([np.zeros_like(score), score], axis=1)
     for one in (score, score[:, 0]):
-        np.testing.assert_allclose(energy(one), energy(two), rtol=1e-12)
+        np.testing.assert_allclose(of(one), of(two), rtol=1e-12)
     for other in ({"normalize": False}, {"encoder": None}):
         assert read(TorchParent(net, **{"encoder": "encoder", **other}), X).energy is None
 

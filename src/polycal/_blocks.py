@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TypeVar
 
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from sklearn import get_config
 from sklearn.utils import gen_batches
 from tqdm.auto import tqdm
 
 T = TypeVar("T")
-# Threads beyond this bring nothing; joblib would start as many as it is told.
+# Threads beyond this bring nothing.
 MOST_JOBS = 256
 # Rows that a small block holds at least: each block reads all stored modes.
 FEW_ROWS = 8
@@ -32,7 +34,8 @@ def map_blocks(
 
     The blocks that are in flight together stay within scikit-learn's ``working_memory``, and
     each within ``block_bytes`` or of a few rows.
-    Blocks run in threads: the loops below release the interpreter lock.
+    Blocks run in threads: the loops below release the interpreter lock. The threads are not
+    joblib's, which looks for results every 10 ms only.
     """
     jobs = min(effective_n_jobs(n_jobs), MOST_JOBS)
     small = max(block_bytes, FEW_ROWS * bytes_per_row)
@@ -43,13 +46,11 @@ def map_blocks(
     hidden = not verbose or len(blocks) == 1
     bar = tqdm(total=n_rows, desc=desc, unit="row", disable=hidden, leave=False)
     results = []
-    with bar:
-        if jobs == 1:
-            stream = map(function, blocks)
-        else:
-            parallel = Parallel(n_jobs=jobs, require="sharedmem", return_as="generator")
-            stream = parallel(delayed(function)(block) for block in blocks)
-        for block, result in zip(blocks, stream, strict=True):
+    with bar, ExitStack() as stack:
+        in_order: Callable = map
+        if jobs > 1 and len(blocks) > 1:
+            in_order = stack.enter_context(ThreadPoolExecutor(jobs)).map
+        for block, result in zip(blocks, in_order(function, blocks), strict=True):
             results.append(result)
             bar.update(block.stop - block.start)
     return results

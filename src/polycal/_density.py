@@ -15,6 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ._blocks import map_blocks
+
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -80,19 +82,23 @@ class Density:
             self.start,
         )
 
-    def log_density(self, X: NDArray, index: NDArray) -> NDArray:
+    def log_density(self, X: NDArray, index: NDArray, n_jobs: int | None = None) -> NDArray:
         """log density of x_i in polytope index[i, j], shape (n_samples, k); -inf for index -1."""
-        log_kernel, log_norm = self._terms(X, index)
+        log_kernel, log_norm = self._terms(X, index, n_jobs)
         return log_kernel + log_norm
 
-    def log_kernel(self, X: NDArray, index: NDArray) -> NDArray:
+    def log_kernel(self, X: NDArray, index: NDArray, n_jobs: int | None = None) -> NDArray:
         """The same over the density at the centre, so that every kernel has height 1."""
-        return self._terms(X, index)[0]
+        return self._terms(X, index, n_jobs)[0]
 
-    def _terms(self, X: NDArray, index: NDArray) -> tuple[NDArray, NDArray]:
-        log_kernel, log_norm = np.empty(index.shape), np.empty(index.shape)
-        _all_terms(X, index, self.parts, log_kernel, log_norm)
-        return log_kernel, log_norm
+    def _terms(self, X: NDArray, index: NDArray, n_jobs: int | None) -> tuple[NDArray, NDArray]:
+        terms = np.empty(index.shape), np.empty(index.shape)
+
+        def fill(rows: slice) -> None:
+            _all_terms(X[rows], index[rows], self.parts, *(part[rows] for part in terms))
+
+        map_blocks(fill, len(index), 16 * index.shape[1], n_jobs=n_jobs)
+        return terms
 
 
 def _log_sums(values: NDArray) -> NDArray:

@@ -30,7 +30,12 @@ class Gate(ABC):
 
     @abstractmethod
     def log_f(
-        self, X: NDArray, near: Near, density: Density, energy: NDArray | None = None
+        self,
+        X: NDArray,
+        near: Near,
+        density: Density,
+        energy: NDArray | None = None,
+        n_jobs: int | None = None,
     ) -> NDArray:
         """log f of each row, in the units of ``log_floor``; ``energy`` as the parent reads it."""
 
@@ -49,10 +54,15 @@ class GaussianGate(Gate):
     """
 
     def log_f(
-        self, X: NDArray, near: Near, density: Density, energy: NDArray | None = None
+        self,
+        X: NDArray,
+        near: Near,
+        density: Density,
+        energy: NDArray | None = None,
+        n_jobs: int | None = None,
     ) -> NDArray:
         nearest = near.index[:, :1]
-        log_f = (density.log_density(X, nearest) + density.log_mass[nearest])[:, 0]
+        log_f = (density.log_density(X, nearest, n_jobs) + density.log_mass[nearest])[:, 0]
         return np.where(near.similarity[:, 0] > 0, log_f, -np.inf)
 
 
@@ -86,9 +96,14 @@ class GeodesicGate(Gate):
         return cls(n_samples, log_floor, kappa, logistic_scale(kernel + kappa * second), ceiling)
 
     def log_f(
-        self, X: NDArray, near: Near, density: Density, energy: NDArray | None = None
+        self,
+        X: NDArray,
+        near: Near,
+        density: Density,
+        energy: NDArray | None = None,
+        n_jobs: int | None = None,
     ) -> NDArray:
-        return self.joined(*neighbourhood(X, near, density), energy)
+        return self.joined(*neighbourhood(X, near, density, n_jobs), energy)
 
     def joined(self, kernel: NDArray, second: NDArray, energy: NDArray | None) -> NDArray:
         """log f from what ``neighbourhood`` gives."""
@@ -102,7 +117,9 @@ class GeodesicGate(Gate):
         return (kernel + self.kappa * second) / self.scale
 
 
-def neighbourhood(X: NDArray, near: Near, density: Density) -> tuple[NDArray, NDArray]:
+def neighbourhood(
+    X: NDArray, near: Near, density: Density, n_jobs: int | None = None
+) -> tuple[NDArray, NDArray]:
     """log of the sum of the kernels of height 1, and mean log K, over neighbours with K > 0.
 
     For numbers a kernel is -1/2 of the squared distance in units of the polytope's bandwidth,
@@ -110,7 +127,7 @@ def neighbourhood(X: NDArray, near: Near, density: Density) -> tuple[NDArray, ND
     second 0.
     """
     there = near.similarity > 0
-    kernel = np.where(there, density.log_kernel(X, near.index), -np.inf)
+    kernel = np.where(there, density.log_kernel(X, near.index, n_jobs), -np.inf)
     log_similarity = np.log(np.where(there, near.similarity, 1.0)).sum(axis=1)
     kernel = np.logaddexp.reduce(kernel, axis=1)
     return kernel, log_similarity / np.maximum(there.sum(axis=1), 1)

@@ -19,7 +19,7 @@ from .. import _gate, _validation
 from .._explanation import Explanation, surprises
 from .._gate import Familiar, Gate, GaussianGate, GeodesicGate
 from .._posterior import decide, fit_posterior, mixture
-from .._types import Reading
+from .._types import Near, Reading
 from ..kernels import Effort, Search, build_index, euclidean_nearest, pair_similarity
 from ._input import check_labels, check_rows
 from ._landscape import (
@@ -252,9 +252,9 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         gate: Gate
         if self.gate == "gaussian":
             gate = GaussianGate(n_samples, floor)
-            log_f = np.concatenate([gate.log_f(*place) for place in places])
+            log_f = np.concatenate([gate.log_f(*p, n_jobs=self.n_jobs) for p in places])
         else:
-            terms = [_gate.neighbourhood(*place) for place in places]
+            terms = [_gate.neighbourhood(*p, n_jobs=self.n_jobs) for p in places]
             log_kernel, log_similarity = map(np.concatenate, zip(*terms, strict=True))
             similar = log_similarity if self.distance == "geodesic" else None
             energy = None
@@ -324,11 +324,15 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return reading, self._landscape.table.encode(reading.seen)
 
+    def _log_f(self, reading: Reading, values: NDArray, near: Near) -> NDArray:
+        density = self._landscape.density
+        return self._gate.log_f(values, near, density, reading.energy, self.n_jobs)
+
     def _alpha_and_log_posterior(self, X: Any) -> tuple[NDArray, NDArray]:
         reading, values = self._query(X)
         place, modes = self._place, reading.modes
         near = place.nearest(modes, values, gamma=self.gamma_)
-        alpha = self._gate.alpha(self._gate.log_f(values, near, place.density, reading.energy))
+        alpha = self._gate.alpha(self._log_f(reading, values, near))
         kernel = None
         if self.gamma_ is not None:
             gammas = np.array([self.gamma_])
@@ -353,8 +357,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def score_samples(self, X: Any) -> NDArray:
         """log f of each row: higher means more in distribution."""
         reading, values = self._query(X)
-        near = self._place.nearest(reading.modes, values)
-        return self._gate.log_f(values, near, self._landscape.density, reading.energy)
+        return self._log_f(reading, values, self._place.nearest(reading.modes, values))
 
     def in_distribution(self, X: Any) -> NDArray:
         """alpha of each row, in [0, 1]: the weight of pi against the prior."""
@@ -394,7 +397,7 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         place = self._place
         # Also where nothing agrees (K = 0), there is a polytope to compare with.
         near = place.nearest(reading.modes, values, fill=True)
-        log_f = self._gate.log_f(values, near, place.density, reading.energy)
+        log_f = self._log_f(reading, values, near)
         nearest = near.index[:, 0]
         similarity = near.similarity[:, 0]
         if self.distance == "euclidean":

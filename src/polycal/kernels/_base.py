@@ -70,10 +70,6 @@ class KernelIndex(ABC):
     def _prepare(self, counts: NDArray) -> Any:
         """What ``_labels_of`` gives."""
 
-    def _jobs(self, effort: Effort) -> int | None:
-        """Threads for the blocks of one pass."""
-        return effort.n_jobs
-
     @abstractmethod
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         """K for one block, shape (q, p)."""
@@ -89,7 +85,7 @@ class KernelIndex(ABC):
             lambda rows: self._similarity_block(queries[rows]),
             len(queries),
             8 * len(self.modes),
-            n_jobs=self._jobs(effort),
+            n_jobs=effort.n_jobs,
             block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="similarity",
@@ -111,7 +107,7 @@ class KernelIndex(ABC):
             lambda rows: self._look_block(queries[rows], X[rows], search),
             len(queries),
             8 * len(self.modes) + 16 * search.k + extra,
-            n_jobs=self._jobs(effort),
+            n_jobs=effort.n_jobs,
             block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="nearest polytopes",
@@ -128,7 +124,7 @@ class KernelIndex(ABC):
             lambda rows: self._similarity_block(queries[rows]) @ values,
             len(queries),
             8 * (len(self.modes) + values.shape[1]),
-            n_jobs=self._jobs(effort),
+            n_jobs=effort.n_jobs,
             block_bytes=max(self._block_bytes, values.nbytes),  # each block reads all values
             verbose=effort.verbose,
             desc="bandwidth",
@@ -155,7 +151,7 @@ class KernelIndex(ABC):
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),
             self._class_sums_bytes(counts, exponents),
-            n_jobs=self._jobs(effort),
+            n_jobs=effort.n_jobs,
             block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="class ratios",

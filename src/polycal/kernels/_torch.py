@@ -3,7 +3,7 @@
 The product of two rows of +-1 is (equal - different) bits, a small integer, so it is exact in
 float32 (and TF32, where the user chose that) in whatever order it is added. Layers are multiplied
 in float64, as on the CPU: similarities, and therefore ties and neighbours, are equal to the last
-bit.
+bit. Blocks in threads share the device; what the CPU does, breaking ties, goes side by side.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class TorchIndex(NetworkIndex):
         torch = optional("torch", "torch")
         return not self.device.startswith("cuda") or torch.cuda.is_available()
 
-    def _jobs(self, effort: Effort) -> int | None:
-        # One block fills the device; threads would only wait for each other.
-        return 1 if self._there else super()._jobs(effort)
+    def _arrange(self) -> None:
+        if self._there and self._layers is None:
+            self._layers = self._signs(self.modes)
 
     def _put(self, values: NDArray) -> Any:
         return optional("torch", "torch").as_tensor(values, device=self.device)
@@ -58,8 +58,7 @@ class TorchIndex(NetworkIndex):
     def _equal_bits(self, signs: list[Any], layers: slice) -> Any:
         """Product of the numbers of equal bits in these layers, a tensor of shape (q, p)."""
         torch = optional("torch", "torch")
-        if self._layers is None:
-            self._layers = self._signs(self.modes)
+        assert self._layers is not None
         parts = self.modes.sizes, self._divisors, signs, self._layers
         product = None
         with torch.no_grad():
@@ -83,6 +82,7 @@ class TorchIndex(NetworkIndex):
     def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
         if not self._there:
             return super().matmul(queries, values, effort)
+        self._arrange()
         right = self._put(np.asarray(values, dtype=float))
         sums = np.empty((len(queries), values.shape[1]))  # once: it may be a gigabyte
 

@@ -44,6 +44,11 @@ class Rows:
                 f"{self._sizes} bits, this one {modes.sizes}. Bring the rows to one shape, or "
                 "name layers whose size does not depend on the batch."
             )
+        if np.iscomplexobj(seen):
+            raise TypeError(
+                "the rows that the classifier sees must be real numbers; got complex ones. "
+                "Give real and imaginary part as two numbers each."
+            )
         start, stop = len(self), len(self) + len(seen)
         if start and seen.shape[1] != self._seen.shape[1]:
             raise ValueError(
@@ -57,9 +62,10 @@ class Rows:
             self._seen = grown
         self._codes.append(modes.codes)
         rows = self._seen[start:stop]
-        np.copyto(rows, seen, casting="same_kind")  # an error where numbers are complex
         if self._unit_length:
-            _to_unit_length(rows)
+            _put_directions(np.ascontiguousarray(seen), rows)
+        else:
+            rows[:] = seen
 
     def _room(self, n_rows: int, n_numbers: int) -> NDArray:
         """For all that will come, or for ``n_rows`` where that length is no more than a wish."""
@@ -83,15 +89,16 @@ class Rows:
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
-def _to_unit_length(rows):
-    """Rows over their length, in place; a row of zeros has no direction and stays."""
+def _put_directions(rows, out):
+    """Rows over their length, in one pass; a row of zeros has no direction and stays."""
     for i in range(len(rows)):
         square = 0.0
         for j in range(rows.shape[1]):
-            square += rows[i, j] * rows[i, j]
+            value = np.float64(rows[i, j])
+            square += value * value
         length = math.sqrt(square) if square > 0.0 else 1.0
         for j in range(rows.shape[1]):
-            rows[i, j] /= length
+            out[i, j] = rows[i, j] / length
 
 
 def piece_bits(flat: Any, low: float, high: float | None) -> list[Any]:

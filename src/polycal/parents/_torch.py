@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 from tqdm.auto import tqdm
 
@@ -226,7 +225,7 @@ class TorchFamily(Parent):
         proba = to_proba(scores, parent.output, remedy)
         reading = recorder.rows.reading(proba, np.concatenate(labels) if labels else None)
         if unit_length and parent.output == "logits":
-            return replace(reading, energy=energy(scores))
+            return replace(reading, energy=energy(scores, proba))
         return reading
 
 
@@ -407,12 +406,13 @@ def _forward(
     return to_array(scores)
 
 
-def energy(logits: NDArray) -> NDArray:
+def energy(logits: NDArray, proba: NDArray) -> NDArray:
     """log sum exp of the logits around their mean, which softmax leaves undetermined.
 
-    One column s stands for the logits -s/2 and s/2.
+    It is the highest logit less the log of its probability. One column s stands for the logits
+    -s/2 and s/2.
     """
     if logits.ndim == 1 or logits.shape[1] == 1:
-        half = logits.reshape(len(logits)) / 2
-        return np.logaddexp(half, -half)
-    return logsumexp(logits, axis=1) - logits.mean(axis=1)
+        half = logits.reshape(len(logits), 1) / 2
+        logits = np.concatenate([-half, half], axis=1)
+    return logits.max(axis=1) - np.log(proba.max(axis=1)) - logits.mean(axis=1)
