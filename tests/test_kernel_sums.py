@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import weakref
 
 import numpy as np
@@ -147,3 +148,20 @@ def test_small_blocks_have_a_few_rows_and_stay_within_memory():
     with config_context(working_memory=0.002):  # 2097 bytes
         assert sizes(500.0, block_bytes=1000.0) == [4] * 5
         assert sizes(5000.0, block_bytes=1000.0) == [1] * 20
+
+
+def test_blocks_in_threads_run_together_come_in_order_and_raise():
+    together = threading.Barrier(2, timeout=60)
+
+    def first_row(rows):
+        together.wait()  # breaks unless two blocks are in flight
+        return rows.start
+
+    assert map_blocks(first_row, 200, 1.0, n_jobs=2) == [0, 100]
+
+    def fail(rows):
+        if rows.start:
+            raise ValueError("the second block")
+
+    with pytest.raises(ValueError, match="the second block"):
+        map_blocks(fail, 200, 1.0, n_jobs=2)

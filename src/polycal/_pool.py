@@ -39,7 +39,9 @@ class Pool:
 
     def __call__(self, views: NDArray) -> NDArray:
         """Log probabilities from views of shape (n_sources, n_views, n_samples, n_classes)."""
-        linear = np.tensordot(self.weights, views, axes=self.weights.ndim) + self.offset
+        linear = np.tile(self.offset, (views.shape[2], 1))
+        for place, weight in np.ndenumerate(self.weights):
+            linear += weight * views[place]  # a row's sum does not depend on the others
         log_pi = log_softmax(linear, axis=1)
         return log_pi if self.confidence is None else self.confidence(log_pi)
 

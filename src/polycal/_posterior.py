@@ -28,7 +28,7 @@ class Posterior:
     prior: NDArray  # where the model is used
     n_rows: int
 
-    def log_proba(self, parent: NDArray, kernel: NDArray | None) -> NDArray:
+    def log_proba(self, parent: NDArray, kernel: NDArray | None = None) -> NDArray:
         """log pi under ``prior``, shape (n_queries, n_classes)."""
         if self.pool is None:
             assert kernel is not None

@@ -16,6 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _gate, _validation
+from .._blocks import map_blocks
 from .._explanation import Explanation, surprises
 from .._gate import Familiar, Gate, GaussianGate, GeodesicGate
 from .._posterior import decide, fit_posterior, mixture
@@ -33,6 +34,9 @@ from ._landscape import (
 )
 from ._rows import Rows, check_class_sizes, split_rows
 from ._source import Source
+
+# As large as the answer, while the posterior of a block is made: views of two sources and a few.
+POSTERIOR_ARRAYS = 12
 
 PAPER = {"posterior": "kernel", "gate": "gaussian", "bandwidth": "polytope", "scoring": "ece"}
 
@@ -333,11 +337,17 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         place, modes = self._place, reading.modes
         near = place.nearest(modes, values, gamma=self.gamma_)
         alpha = self._gate.alpha(self._log_f(reading, values, near))
-        kernel = None
+        sources = [reading.proba]
         if self.gamma_ is not None:
             gammas = np.array([self.gamma_])
-            kernel = place.kernel.proba(modes, near, gammas, place.settings.effort)[0]
-        return alpha, self._posterior.log_proba(reading.proba, kernel)
+            sources.append(place.kernel.proba(modes, near, gammas, place.settings.effort)[0])
+
+        def log_posterior(rows: slice) -> NDArray:
+            return self._posterior.log_proba(*(proba[rows] for proba in sources))
+
+        row_bytes = 8 * POSTERIOR_ARRAYS * len(self.classes_)
+        blocks = map_blocks(log_posterior, len(values), row_bytes, n_jobs=self.n_jobs)
+        return alpha, np.concatenate(blocks)
 
     def predict_proba(self, X: Any) -> NDArray:
         """alpha(x) pi(x) + (1 - alpha(x)) prior, shape (n_samples, n_classes)."""

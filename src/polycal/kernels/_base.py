@@ -70,12 +70,18 @@ class KernelIndex(ABC):
     def _prepare(self, counts: NDArray) -> Any:
         """What ``_labels_of`` gives."""
 
+    def _jobs(self, effort: Effort) -> int | None:
+        """Threads for the blocks of one pass."""
+        return effort.n_jobs
+
     @abstractmethod
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
         """K for one block, shape (q, p)."""
 
     @abstractmethod
-    def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
+    def _look_block(
+        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
+    ) -> Near:
         """Nearest modes, and class sums if counts are given, of one block in one look."""
 
     def similarity(self, queries: ActivationModes, effort: Effort) -> NDArray:
@@ -85,7 +91,7 @@ class KernelIndex(ABC):
             lambda rows: self._similarity_block(queries[rows]),
             len(queries),
             8 * len(self.modes),
-            n_jobs=effort.n_jobs,
+            n_jobs=self._jobs(effort),
             block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="similarity",
@@ -104,10 +110,10 @@ class KernelIndex(ABC):
             self._labels_of(search.counts)
             extra = self._class_sums_bytes(search.counts, search.exponents)
         blocks = map_blocks(
-            lambda rows: self._look_block(queries[rows], X[rows], search),
+            lambda rows: self._look_block(queries[rows], X[rows], search, effort),
             len(queries),
             8 * len(self.modes) + 16 * search.k + extra,
-            n_jobs=effort.n_jobs,
+            n_jobs=self._jobs(effort),
             block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="nearest polytopes",
@@ -124,7 +130,7 @@ class KernelIndex(ABC):
             lambda rows: self._similarity_block(queries[rows]) @ values,
             len(queries),
             8 * (len(self.modes) + values.shape[1]),
-            n_jobs=effort.n_jobs,
+            n_jobs=self._jobs(effort),
             block_bytes=max(self._block_bytes, values.nbytes),  # each block reads all values
             verbose=effort.verbose,
             desc="bandwidth",
@@ -151,7 +157,7 @@ class KernelIndex(ABC):
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),
             self._class_sums_bytes(counts, exponents),
-            n_jobs=effort.n_jobs,
+            n_jobs=self._jobs(effort),
             block_bytes=self._block_bytes,
             verbose=effort.verbose,
             desc="class ratios",

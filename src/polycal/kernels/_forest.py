@@ -94,7 +94,9 @@ class ForestIndex(KernelIndex):
         _fill_similarity(queries.codes, self._tables, self._scratch(), K)
         return K
 
-    def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
+    def _look_block(
+        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
+    ) -> Near:
         sim = np.empty((len(queries), search.k))
         ids = np.empty((len(queries), search.k), dtype=np.int64)
         sums = self._survey(queries, search.counts, search.exponents, X, search, sim, ids)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from .._types import WORD_STEP, ActivationModes, Near
-from ._base import KernelIndex, Search
+from ._base import Effort, KernelIndex, Search
 from ._select import select_row
 
 TILE = 128
@@ -63,7 +63,9 @@ class NetworkIndex(KernelIndex):
         K /= self._last_divisor
         return K
 
-    def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
+    def _look_block(
+        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
+    ) -> Near:
         if self.hidden_labels and search.counts is not None:
             labels_by = self._matches(queries, HIDDEN)
             K = self._matches(queries, OUTPUT)

@@ -3,7 +3,7 @@
 The product of two rows of +-1 is (equal - different) bits, a small integer, so it is exact in
 float32 (and TF32, where the user chose that) in whatever order it is added. Layers are multiplied
 in float64, as on the CPU: similarities, and therefore ties and neighbours, are equal to the last
-bit. Blocks in threads share the device; what the CPU does, breaking ties, goes side by side.
+bit.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class TorchIndex(NetworkIndex):
         torch = optional("torch", "torch")
         return not self.device.startswith("cuda") or torch.cuda.is_available()
 
-    def _arrange(self) -> None:
-        if self._there and self._layers is None:
-            self._layers = self._signs(self.modes)
+    def _jobs(self, effort: Effort) -> int | None:
+        # One block fills the device; threads would only wait for each other.
+        return 1 if self._there else super()._jobs(effort)
 
     def _put(self, values: NDArray) -> Any:
         return optional("torch", "torch").as_tensor(values, device=self.device)
@@ -58,7 +58,8 @@ class TorchIndex(NetworkIndex):
     def _equal_bits(self, signs: list[Any], layers: slice) -> Any:
         """Product of the numbers of equal bits in these layers, a tensor of shape (q, p)."""
         torch = optional("torch", "torch")
-        assert self._layers is not None
+        if self._layers is None:
+            self._layers = self._signs(self.modes)
         parts = self.modes.sizes, self._divisors, signs, self._layers
         product = None
         with torch.no_grad():
@@ -82,7 +83,6 @@ class TorchIndex(NetworkIndex):
     def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
         if not self._there:
             return super().matmul(queries, values, effort)
-        self._arrange()
         right = self._put(np.asarray(values, dtype=float))
         sums = np.empty((len(queries), values.shape[1]))  # once: it may be a gigabyte
 
@@ -102,9 +102,11 @@ class TorchIndex(NetworkIndex):
     def _put_back(result: Any, out: NDArray) -> None:
         optional("torch", "torch").from_numpy(out).copy_(result)
 
-    def _look_block(self, queries: ActivationModes, X: NDArray, search: Search) -> Near:
+    def _look_block(
+        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
+    ) -> Near:
         if not self._there:
-            return super()._look_block(queries, X, search)
+            return super()._look_block(queries, X, search, effort)
         signs = self._signs(queries)
         if self.hidden_labels and search.counts is not None:
             labels_by = self._equal_bits(signs, HIDDEN)
@@ -112,7 +114,7 @@ class TorchIndex(NetworkIndex):
         else:
             labels_by = K = self._equal_bits(signs, ALL).div_(self._last_divisor)
         # Only those that reach the k-th highest similarity leave the device; the tie rule is
-        # the CPU's own.
+        # the CPU's own, and has the threads that the device did not need.
         near = K[:, : search.among]
         kth = near.topk(search.k, dim=1).values[:, -1:]
         row, place = (near >= kth).nonzero(as_tuple=True)
@@ -120,8 +122,13 @@ class TorchIndex(NetworkIndex):
         start = np.searchsorted(row.cpu().numpy(), np.arange(len(queries) + 1))
         sim = np.empty((len(queries), search.k))
         ids = np.empty((len(queries), search.k), dtype=np.int64)
-        parts = search.density.parts
-        _select_candidates(start, similar, place, search.fill, X, parts, sim, ids)
+
+        def select(rows: slice) -> None:
+            first, out = start[rows.start : rows.stop + 1], (sim[rows], ids[rows])
+            parts = search.density.parts
+            _select_candidates(first, similar, place, search.fill, X[rows], parts, *out)
+
+        map_blocks(select, len(queries), 16 * search.k, n_jobs=effort.n_jobs)
         if search.counts is None:
             return Near(sim, ids)
         return Near(sim, ids, self._power_sums(labels_by, search.counts, search.exponents))
