@@ -229,13 +229,31 @@ def test_any_model_with_in_distribution_has_trusted_rows():
     )
 
 
-def test_a_polycal_model_is_asked_twice_for_each_set_of_rows(scene, monkeypatch):
-    models, X, y, _ = scene
-    model, asked = models["polycal"], []
-    read = model._query
-    monkeypatch.setattr(model, "_query", lambda rows: asked.append(1) or read(rows))
-    evaluate(model, X, y, ood={"a": X[:9], "b": X[:9]}, n_rounds=2)
-    assert len(asked) == 3 * 2  # predict_proba and score_samples
+def test_a_polycal_model_is_asked_once_for_each_set_of_rows(scene, monkeypatch):
+    models, X, y, outside = scene
+    model, calls = models["polycal"], []
+    query = type(model)._query
+    monkeypatch.setattr(type(model), "_query", lambda m, X: calls.append(len(X)) or query(m, X))
+    evaluate(model, X, y, ood=outside, n_rounds=2)
+    assert calls == [len(X), *map(len, outside.values())]
+
+
+@pytest.mark.parametrize("method", ["predict_proba", "score_samples", "in_distribution"])
+def test_a_subclass_is_asked_by_its_own_methods(scene, method):
+    models, X, y, outside = scene
+
+    def answer(self, X):
+        return np.full((len(X), 10), 0.1) if method == "predict_proba" else np.zeros(len(X))
+
+    own = type("Own", (GeodesicCalibrator,), {method: answer})()
+    own.__dict__.update(vars(models["polycal"]))
+    found = evaluate({"own": own}, X, y, ood={"noise": outside["noise"]}, n_rounds=2)
+    if method == "predict_proba":
+        assert value(found, "own", "in distribution", "log_loss") == pytest.approx(np.log(10))
+    elif method == "score_samples":
+        assert value(found, "own", "noise", "auroc") == 0.5
+    else:
+        assert value(found, "own", "in distribution", "trusted") == 0.0
 
 
 def test_frame_table_and_picture(found):

@@ -280,7 +280,7 @@ def test_without_levels_the_pool_speaks(iris_model):
     X, _, fit = iris_model
     with _hooks.no_confidence_levels():
         model = fit()
-    log_pi = model._alpha_and_log_posterior(X)[1]
+    log_pi = model._answers(X)[1]
     kept = _pool.Pool(model.pool_weights_, model._posterior.pool.offset)
     parent = model.estimator_.predict_proba(X)
     kernel = fit()._landscape  # the same evidence, gamma below

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _validation
 from .._explanation import Explanation
-from .._posterior import decide, mixture
+from .._posterior import decide
 from .._table import column_values, find_categories, is_missing, number_columns, number_values
 from ..estimators import BaseCalibrator
 from ..evaluation import INSIDE, Evaluation, evaluate
@@ -161,8 +161,8 @@ def _look(
     max_rows: int,
     rng: np.random.Generator,
 ) -> RowSet:
-    alpha, log_posterior = model._alpha_and_log_posterior(X)
-    proba, why = mixture(alpha, log_posterior, model.priors_), model.explain(X)
+    log_f, log_posterior = model._answers(X)
+    proba, why = model._mixture(log_f, log_posterior), model.explain(X)
     guess = decide(proba, log_posterior)
     reading, encoded = model._query(X)
     order = np.argsort(why.score, kind="stable")

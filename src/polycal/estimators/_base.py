@@ -332,11 +332,11 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         density = self._landscape.density
         return self._gate.log_f(values, near, density, reading.energy, self.n_jobs)
 
-    def _alpha_and_log_posterior(self, X: Any) -> tuple[NDArray, NDArray]:
+    def _answers(self, X: Any) -> tuple[NDArray, NDArray]:
+        """log f and log pi of each row, in one look."""
         reading, values = self._query(X)
         place, modes = self._place, reading.modes
         near = place.nearest(modes, values, gamma=self.gamma_)
-        alpha = self._gate.alpha(self._log_f(reading, values, near))
         sources = [reading.proba]
         if self.gamma_ is not None:
             gammas = np.array([self.gamma_])
@@ -347,12 +347,14 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
         row_bytes = 8 * POSTERIOR_ARRAYS * len(self.classes_)
         blocks = map_blocks(log_posterior, len(values), row_bytes, n_jobs=self.n_jobs)
-        return alpha, np.concatenate(blocks)
+        return self._log_f(reading, values, near), np.concatenate(blocks)
+
+    def _mixture(self, log_f: NDArray, log_posterior: NDArray) -> NDArray:
+        return mixture(self._gate.alpha(log_f), log_posterior, self.priors_)
 
     def predict_proba(self, X: Any) -> NDArray:
         """alpha(x) pi(x) + (1 - alpha(x)) prior, shape (n_samples, n_classes)."""
-        alpha, log_posterior = self._alpha_and_log_posterior(X)
-        return mixture(alpha, log_posterior, self.priors_)
+        return self._mixture(*self._answers(X))
 
     def predict_log_proba(self, X: Any) -> NDArray:
         """Logarithm of ``predict_proba``."""
@@ -361,8 +363,8 @@ class BaseCalibrator(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def predict(self, X: Any) -> NDArray:
         """Class of highest probability; with equal priors, that of pi."""
-        alpha, log_posterior = self._alpha_and_log_posterior(X)
-        return self.classes_[decide(mixture(alpha, log_posterior, self.priors_), log_posterior)]
+        log_f, log_posterior = self._answers(X)
+        return self.classes_[decide(self._mixture(log_f, log_posterior), log_posterior)]
 
     def score_samples(self, X: Any) -> NDArray:
         """log f of each row: higher means more in distribution."""

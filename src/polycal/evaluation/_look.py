@@ -102,17 +102,30 @@ def _predict(
     name: str, model: Any, X: Any, n_classes: int
 ) -> tuple[NDArray, NDArray, list[NDArray]]:
     """Probabilities, how much in distribution each row is, and whether the model trusts it."""
-    P = check_probabilities(model.predict_proba(X), f"predict_proba of {name!r}")
+    scores = None
+    if _is_plain(model):  # one look for all three
+        scores, log_posterior = model._answers(X)
+        answer, trusted = model._mixture(scores, log_posterior), [model._gate.alpha(scores) > 0.5]
+    else:
+        answer = model.predict_proba(X)
+        if hasattr(model, "score_samples"):
+            scores = model.score_samples(X)
+        has_gate = hasattr(model, "in_distribution")
+        trusted = [np.asarray(model.in_distribution(X)) > 0.5] if has_gate else []
+    P = check_probabilities(answer, f"predict_proba of {name!r}")
     if P.shape[1] != n_classes:
         raise ValueError(
             f"predict_proba of {name!r} must have {n_classes} columns, one for each class; got "
             f"{P.shape[1]}. Give a fitted classifier."
         )
-    scores = P.max(axis=1)
-    if hasattr(model, "score_samples"):
-        scores = check_scores(model.score_samples(X), f"score_samples of {name!r}")
-    if isinstance(model, BaseCalibrator):  # in_distribution without a third pass over the rows
-        return P, scores, [model._gate.alpha(scores) > 0.5]
-    if hasattr(model, "in_distribution"):
-        return P, scores, [np.asarray(model.in_distribution(X)) > 0.5]
-    return P, scores, []
+    if scores is None:
+        return P, P.max(axis=1), trusted
+    return P, check_scores(scores, f"score_samples of {name!r}"), trusted
+
+
+def _is_plain(model: Any) -> bool:
+    """Whether one look gives what the public methods would: no subclass has its own."""
+    public = ("predict_proba", "score_samples", "in_distribution")
+    return isinstance(model, BaseCalibrator) and all(
+        getattr(type(model), name) is getattr(BaseCalibrator, name) for name in public
+    )
