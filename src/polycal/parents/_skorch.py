@@ -13,7 +13,7 @@ from .._types import Reading
 from ._base import Parent, is_a
 from ._hooks import Recorder, Tap, uncompiled, unwrap
 from ._network import to_proba
-from ._torch import relu_taps
+from ._torch_plan import relu_taps
 
 
 class SkorchFamily(Parent):

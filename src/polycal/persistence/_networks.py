@@ -13,7 +13,7 @@ from .._optional import optional
 from ..parents import TorchParent
 from ..parents._base import is_a
 from ..parents._hooks import unwrap
-from ..parents._torch import make_plan
+from ..parents._torch_plan import make_plan
 from ._container import NAMES
 from ._errors import AlteredFileError, UnknownTypeError, WrongModuleError
 from ._parameters import pack_parameters, unpack_parameters
