@@ -29,12 +29,12 @@ from polycal.kernels import (
     Search,
 )
 from polycal.kernels import _reference as reference
-from polycal.kernels._forest import _one_row_classes
+from polycal.kernels._forest_loops import one_row_classes
 
 
 def test_modes_of_one_row_by_hand():
     counts = np.array([[0, 1, 0], [0, 0, 0], [1, 1, 0], [2, 0, 0], [0, 0, 1], [0, 0.5, 0]], float)
-    assert_array_equal(_one_row_classes(counts), [1, 3, -1, -1, 2, -1])
+    assert_array_equal(one_row_classes(counts), [1, 3, -1, -1, 2, -1])
 
 
 @pytest.mark.parametrize("method", ["index", "scan"])
