@@ -239,14 +239,18 @@ def test_a_polycal_model_is_asked_once_for_each_set_of_rows(scene, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["predict_proba", "score_samples", "in_distribution"])
-def test_a_subclass_is_asked_by_its_own_methods(scene, method):
+@pytest.mark.parametrize("of_the_class", [True, False])
+def test_a_model_is_asked_by_its_own_methods(scene, method, of_the_class):
     models, X, y, outside = scene
 
-    def answer(self, X):
-        return np.full((len(X), 10), 0.1) if method == "predict_proba" else np.zeros(len(X))
+    def answer(*args):
+        n = len(args[-1])
+        return np.full((n, 10), 0.1) if method == "predict_proba" else np.zeros(n)
 
-    own = type("Own", (GeodesicCalibrator,), {method: answer})()
+    own = type("Own", (GeodesicCalibrator,), {method: answer} if of_the_class else {})()
     own.__dict__.update(vars(models["polycal"]))
+    if not of_the_class:
+        setattr(own, method, answer)
     found = evaluate({"own": own}, X, y, ood={"noise": outside["noise"]}, n_rounds=2)
     if method == "predict_proba":
         assert value(found, "own", "in distribution", "log_loss") == pytest.approx(np.log(10))

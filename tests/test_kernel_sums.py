@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -165,3 +167,19 @@ def test_blocks_in_threads_run_together_come_in_order_and_raise():
 
     with pytest.raises(ValueError, match="the second block"):
         map_blocks(fail, 200, 1.0, n_jobs=2)
+
+
+def test_blocks_are_done_when_the_interpreter_is_about_to_end():
+    """A thread outlives the main one, when a pool of threads takes no more work."""
+    script = """
+import threading
+from polycal._blocks import map_blocks
+
+def late():
+    threading.main_thread().join()
+    print(map_blocks(lambda rows: rows.start, 200, 1.0, n_jobs=2))
+
+threading.Thread(target=late).start()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[0, 100]\n", done.stderr

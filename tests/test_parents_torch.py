@@ -208,6 +208,7 @@ def test_energy_of_a_normalised_embedding(X):
     two = np.concatenate([np.zeros_like(score), score], axis=1)
     for one in (score, score[:, 0]):
         np.testing.assert_allclose(of(one), of(two), rtol=1e-12)
+    assert (of(np.array([[-np.inf], [np.inf], [1e4]])) == [np.inf, np.inf, 5e3]).all()
     for other in ({"normalize": False}, {"encoder": None}):
         assert read(TorchParent(net, **{"encoder": "encoder", **other}), X).energy is None
 

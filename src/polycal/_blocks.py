@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TypeVar
 
 from joblib import effective_n_jobs
@@ -47,10 +47,12 @@ def map_blocks(
     bar = tqdm(total=n_rows, desc=desc, unit="row", disable=hidden, leave=False)
     results = []
     with bar, ExitStack() as stack:
-        in_order: Callable = map
+        stream: Iterator[T] = map(function, blocks)
         if jobs > 1 and len(blocks) > 1:
-            in_order = stack.enter_context(ThreadPoolExecutor(jobs)).map
-        for block, result in zip(blocks, in_order(function, blocks), strict=True):
+            pool = stack.enter_context(ThreadPoolExecutor(jobs))
+            with suppress(RuntimeError):  # no work is taken when the interpreter is about to end
+                stream = pool.map(function, blocks)
+        for block, result in zip(blocks, stream, strict=True):
             results.append(result)
             bar.update(block.stop - block.start)
     return results

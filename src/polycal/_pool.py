@@ -40,8 +40,9 @@ class Pool:
     def __call__(self, views: NDArray) -> NDArray:
         """Log probabilities from views of shape (n_sources, n_views, n_samples, n_classes)."""
         linear = np.tile(self.offset, (views.shape[2], 1))
-        for place, weight in np.ndenumerate(self.weights):
-            linear += weight * views[place]  # a row's sum does not depend on the others
+        for source in zip(self.weights, views, strict=True):
+            for weight, view in zip(*source, strict=True):
+                linear += weight * view  # not a product: a row is added up as if it were alone
         log_pi = log_softmax(linear, axis=1)
         return log_pi if self.confidence is None else self.confidence(log_pi)
 

@@ -22,8 +22,8 @@ from ._input import check_rows
 from ._landscape import Landscape
 from ._source import Source
 
-# As large as the answer, while the posterior of a block is made: views of two sources and a few.
-POSTERIOR_ARRAYS = 12
+# Arrays of the answer's size while the posterior of a block is made, as measured.
+POSTERIOR_ARRAYS = 18
 
 
 class Queries:

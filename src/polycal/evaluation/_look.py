@@ -102,30 +102,32 @@ def _predict(
     name: str, model: Any, X: Any, n_classes: int
 ) -> tuple[NDArray, NDArray, list[NDArray]]:
     """Probabilities, how much in distribution each row is, and whether the model trusts it."""
-    scores = None
+    log_f = None
     if _is_plain(model):  # one look for all three
-        scores, log_posterior = model._answers(X)
-        answer, trusted = model._mixture(scores, log_posterior), [model._gate.alpha(scores) > 0.5]
+        log_f, log_posterior = model._answers(X)
+        answer = model._mixture(log_f, log_posterior)
     else:
         answer = model.predict_proba(X)
-        if hasattr(model, "score_samples"):
-            scores = model.score_samples(X)
-        has_gate = hasattr(model, "in_distribution")
-        trusted = [np.asarray(model.in_distribution(X)) > 0.5] if has_gate else []
     P = check_probabilities(answer, f"predict_proba of {name!r}")
     if P.shape[1] != n_classes:
         raise ValueError(
             f"predict_proba of {name!r} must have {n_classes} columns, one for each class; got "
             f"{P.shape[1]}. Give a fitted classifier."
         )
-    if scores is None:
-        return P, P.max(axis=1), trusted
-    return P, check_scores(scores, f"score_samples of {name!r}"), trusted
+    if log_f is not None:
+        scores = check_scores(log_f, f"score_samples of {name!r}")
+        return P, scores, [model._gate.alpha(scores) > 0.5]
+    scores = P.max(axis=1)
+    if hasattr(model, "score_samples"):
+        scores = check_scores(model.score_samples(X), f"score_samples of {name!r}")
+    if hasattr(model, "in_distribution"):
+        return P, scores, [np.asarray(model.in_distribution(X)) > 0.5]
+    return P, scores, []
 
 
 def _is_plain(model: Any) -> bool:
-    """Whether one look gives what the public methods would: no subclass has its own."""
-    public = ("predict_proba", "score_samples", "in_distribution")
+    """Whether one look gives what the public methods would: none was put in their place."""
     return isinstance(model, BaseCalibrator) and all(
-        getattr(type(model), name) is getattr(BaseCalibrator, name) for name in public
+        getattr(type(model), name) is getattr(BaseCalibrator, name) and name not in vars(model)
+        for name in ("predict_proba", "score_samples", "in_distribution")
     )

@@ -90,7 +90,7 @@ class Rows:
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
 def _put_directions(rows, out):
-    """Rows over their length, in one pass; a row of zeros has no direction and stays."""
+    """Rows over their length, in one pass; a row of zeros has no direction and stays one."""
     for i in range(len(rows)):
         square = 0.0
         for j in range(rows.shape[1]):

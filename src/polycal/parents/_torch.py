@@ -268,6 +268,7 @@ def energy(logits: NDArray, proba: NDArray) -> NDArray:
     -s/2 and s/2.
     """
     if logits.ndim == 1 or logits.shape[1] == 1:
-        half = logits.reshape(len(logits), 1) / 2
-        logits = np.concatenate([-half, half], axis=1)
-    return logits.max(axis=1) - np.log(proba.max(axis=1)) - logits.mean(axis=1)
+        highest, mean = np.abs(logits.reshape(len(logits))) / 2, 0.0
+    else:
+        highest, mean = logits.max(axis=1), logits.mean(axis=1)
+    return highest - np.log(proba.max(axis=1)) - mean
