@@ -17,6 +17,7 @@ LAYERS = {
     "_sklearn_compat": 0,
     "_blocks": 0,
     "_files": 0,
+    "_paired": 0,
     "parents": 1,
     "kernels": 1,
     "metrics": 2,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,16 @@ def test_every_setting(name, options, rows, tmp_path):
     X, y = rows
     model = GeodesicCalibrator(PARENTS[name](), calibration="holdout", random_state=0, **options)
     assert_same(again(model.fit(X[:300], y[:300]), tmp_path), model, X[250:])
+
+
+def test_a_pool_without_levels(rows, tmp_path):
+    X, y = rows
+    model = GeodesicCalibrator(small_forest(), random_state=0).fit(X[:300], y[:300])
+    posterior = model._posterior
+    model._posterior = replace(posterior, pool=replace(posterior.pool, confidence=None))
+    loaded = again(model, tmp_path)
+    assert loaded._posterior.pool.confidence is None
+    assert_same(loaded, model, X[250:])
 
 
 @pytest.mark.parametrize("plan", ["oob", "cv"])

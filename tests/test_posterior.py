@@ -22,6 +22,7 @@ from polycal._gate import (
     logistic_scale,
     neighbourhood,
 )
+from polycal._paired import above_chance
 from polycal._posterior import decide, mixture, shift_prior, views_of
 from polycal._smoothing import Evidence, choose_gamma, exponents, normalize
 from polycal._types import ActivationModes, Near
@@ -291,6 +292,25 @@ def test_confidence_levels_by_hand():
     assert_allclose(levels.edge, [0.75])
     expected = [0.05 * 0.7 + 0.95 * 62 / 104, 0.05 * 0.8 + 0.95 * 94 / 104]
     assert_allclose(levels.target(np.array([0.7, 0.8])), expected)
+
+
+def test_no_confidence_levels_where_the_rows_themselves_pay_for_them():
+    """All right, half of them sure and half undecided: one level would take the sure ones' word."""
+    P = np.repeat([[0.98, 0.01, 0.01], [0.51, 0.48, 0.01]], 24, axis=0)
+    right, weight = np.zeros(48, dtype=int), np.ones(48)
+    assert fit_confidence(np.log(P), right, weight) is None
+    half_right = np.arange(48) // 24 * (np.arange(48) % 2)
+    assert len(fit_confidence(np.log(P), half_right, weight).value) == 2
+
+
+@pytest.mark.parametrize("weight", [np.ones(4), np.array([1.0, 1.0, 2.0, 4.0])])
+def test_above_chance_is_a_mean_above_its_standard_error(weight):
+    extra = np.array([0.3, -0.1, 0.2, 0.4])
+    mean = weight @ extra / weight.sum()
+    n = weight.sum() ** 2 / (weight**2).sum()
+    error = np.sqrt(weight @ (extra - mean) ** 2 / weight.sum() / n)
+    assert above_chance(extra - mean + 1.01 * error, weight)
+    assert not above_chance(extra - mean + 0.99 * error, weight)
 
 
 def test_with_confidence_reaches_its_target_and_keeps_the_order():

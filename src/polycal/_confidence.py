@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
+from ._paired import above_chance
+
 # Newton's steps for the temperature of each row, at most; about six are taken.
 MOST_STEPS = 50
 SMALLEST_STEP = 1e-15
@@ -45,11 +47,14 @@ class ConfidenceMap:
         return with_confidence(log_proba, target)
 
 
-def fit_confidence(log_proba: NDArray, y: NDArray, weight: NDArray) -> ConfidenceMap:
+def fit_confidence(log_proba: NDArray, y: NDArray, weight: NDArray) -> ConfidenceMap | None:
     """Levels from the calibration rows, each with its share of right answers.
 
     A share of few rows is mostly chance, so the level's mean confidence stands beside it with
     the weight of POOL_ROWS; then no level reaches 0 or 1 either.
+
+    None where they raise the log-loss of the rows themselves by more than a standard error: few
+    rows, all of them right at confidences that have nothing in common.
     """
     confidence = np.exp(log_proba.max(axis=1))
     right = (log_proba.argmax(axis=1) == y).astype(float)
@@ -65,7 +70,9 @@ def fit_confidence(log_proba: NDArray, y: NDArray, weight: NDArray) -> Confidenc
     np.minimum.at(low, level, confidence)
     np.maximum.at(high, level, confidence)
     value = isotonic_regression(value, sample_weight=size + POOL_ROWS)
-    return ConfidenceMap(0.5 * (high[:-1] + low[1:]), value)
+    levels = ConfidenceMap(0.5 * (high[:-1] + low[1:]), value)
+    extra = (log_proba - levels(log_proba))[np.arange(len(y)), y]
+    return None if above_chance(extra, weight) else levels
 
 
 def with_confidence(log_proba: NDArray, target: NDArray) -> NDArray:

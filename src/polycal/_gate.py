@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ._density import Density
+from ._paired import above_chance
 from ._types import Near
 
 #: False-alarm levels that "auto" chooses among.
@@ -164,11 +165,6 @@ class Familiar:
     log_f: NDArray
     weight: NDArray
 
-    @property
-    def n_effective(self) -> float:
-        """Rows of equal weight that would say as much: (sum of weights)^2 / sum of squares."""
-        return float(self.weight.sum() ** 2 / (self.weight**2).sum())
-
     def floor(self, level: float) -> float:
         """Score that at most ``level`` of new in-distribution rows fall below."""
         return conformal_floor(self.log_f, self.weight, level)
@@ -206,12 +202,9 @@ def affordable_level(
         return -np.log(alpha * own + (1.0 - alpha) * prior[y])
 
     lowest = losses(LEVELS[0])
-    weight = familiar.weight
     affordable = LEVELS[0]
     for level in LEVELS[1:]:
-        extra = losses(level) - lowest
-        mean = np.average(extra, weights=weight)
-        if mean > math.sqrt(np.average((extra - mean) ** 2, weights=weight) / familiar.n_effective):
+        if above_chance(losses(level) - lowest, familiar.weight):
             break
         affordable = level
     return affordable

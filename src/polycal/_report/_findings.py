@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _validation
 from .._explanation import Explanation
+from .._paired import n_effective
 from .._posterior import decide
 from .._table import column_values, find_categories, is_missing, number_columns, number_values
 from ..estimators import BaseCalibrator
@@ -101,7 +102,7 @@ class Findings:
             facts=model_facts(model),
             classes=[str(c) for c in model.classes_],
             priors=model.priors_,
-            n_familiar=model._familiar.n_effective,
+            n_familiar=n_effective(model._familiar.weight),
             evaluation=evaluation,
             reliability={
                 "polycal": ReliabilityDisplay.from_predictions(codes, P, n_bins=BINS),

@@ -293,9 +293,9 @@ def _kernel(
 def pack_posterior(packer: Packer, posterior: Posterior) -> dict[str, Any]:
     pool = None
     if posterior.pool is not None:
-        confidence = posterior.pool.confidence
+        levels = posterior.pool.confidence
         pool = pack_fields(packer, "pool", posterior.pool, POOL)
-        pool["confidence"] = pack_fields(packer, "confidence", confidence, CONFIDENCE)
+        pool["confidence"] = levels and pack_fields(packer, "confidence", levels, CONFIDENCE)
     gamma = None if posterior.gamma is None else float(posterior.gamma)
     return pack_fields(packer, "posterior", posterior, POSTERIOR) | {
         "gamma": gamma,
@@ -313,10 +313,12 @@ def unpack_posterior(reader: Reader, node: Any, settings: Settings) -> Posterior
     require(0 < of(int, n_rows) < MOST_ROWS, "there are no rows")
     if pool is not None:
         weights, offset, confidence = one(pool, *POOL, "confidence")
-        steps = ConfidenceMap(**reader.fields(confidence, CONFIDENCE))
-        require(len(steps.value) == len(steps.edge) + 1, "levels of confidence do not fit")
+        levels = None
+        if confidence is not None:
+            levels = ConfidenceMap(**reader.fields(confidence, CONFIDENCE))
+            require(len(levels.value) == len(levels.edge) + 1, "levels of confidence do not fit")
         pool = Pool(
-            reader.sized(weights, POOL["weights"]), reader.sized(offset, "float64 c"), steps
+            reader.sized(weights, POOL["weights"]), reader.sized(offset, "float64 c"), levels
         )
         wanted = (1 if gamma is None else 2, 3)
         require(pool.weights.shape == wanted, "the pool has other sources")
