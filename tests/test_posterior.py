@@ -10,19 +10,18 @@ from sklearn.datasets import load_wine, make_classification
 from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator, KernelDensityForest
-from polycal._confidence import fit_confidence, with_confidence
 from polycal._density import Density
 from polycal._gate import (
     LEVELS,
     Familiar,
     GeodesicGate,
+    Vicinity,
     affordable_level,
     balance,
     conformal_floor,
     logistic_scale,
     neighbourhood,
 )
-from polycal._paired import above_chance
 from polycal._posterior import decide, mixture, shift_prior, views_of
 from polycal._smoothing import Evidence, choose_gamma, exponents, normalize
 from polycal._types import ActivationModes, Near
@@ -88,12 +87,13 @@ def test_neighbourhood_counts_only_polytopes_that_share_a_symbol():
     mean, variance = np.array([[0.0], [2.0], [0.0]]), np.array([[1.0], [4.0], [1.0]])
     density = Density.from_parts(mean, variance, np.ones(3) / 3)
     near = Near(np.array([[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]), np.array([[0, 1, 2], [0, 1, -1]]))
-    kernel, log_similarity = neighbourhood(np.array([[1.0], [0.0]]), near, density)
+    place = Vicinity(np.array([[1.0], [0.0]]), near, density)
+    kernel, log_similarity = neighbourhood(place)
     expected = np.log(np.exp(-0.5) + np.exp(-0.5 * (1 / 4)))
     assert_allclose(kernel, [expected, -np.inf])
     assert_allclose(log_similarity, [np.log([0.5, 0.25]).mean(), 0.0])
     gate = GeodesicGate(100, log_floor=-5.0, kappa=2.0, scale=3.0)
-    log_f = gate.log_f(np.array([[1.0], [0.0]]), near, density)
+    log_f = gate.log_f(place)
     assert_allclose(log_f, [(expected + 2 * log_similarity[0]) / 3, -np.inf])
     assert gate.alpha(log_f)[1] == 0.0
     f, floor = np.exp(log_f[0]), np.exp(-5.0) / np.log(100)
@@ -106,9 +106,10 @@ def test_energy_takes_the_place_of_the_similarity_up_to_its_ceiling():
     near = Near(np.full((3, 1), 0.25), np.zeros((3, 1), dtype=int))
     X, energy = np.array([[1.0], [1.0], [1.0]]), np.array([3.0, 8.0, 1e9])
     gate = GeodesicGate(100, log_floor=0.0, kappa=2.0, scale=4.0, ceiling=8.0)
-    assert_allclose(gate.log_f(X, near, density, energy), [5.5 / 4, 15.5 / 4, 15.5 / 4])
+    place = Vicinity(X, near, density, energy)
+    assert_allclose(gate.log_f(place), [5.5 / 4, 15.5 / 4, 15.5 / 4])
     without = GeodesicGate(100, log_floor=0.0, kappa=2.0, scale=4.0)
-    assert_allclose(without.log_f(X, near, density, energy), (-0.5 + 2 * np.log(0.25)) / 4)
+    assert_allclose(without.log_f(place), (-0.5 + 2 * np.log(0.25)) / 4)
 
 
 def test_gate_learns_its_second_term_from_the_calibration_rows():
@@ -259,78 +260,6 @@ def test_views_add_one_row_of_the_prior():
 def test_prior_shift_is_bayes_rule():
     moved = shift_prior(np.log([[0.5, 0.5]]), np.array([0.5, 0.5]), np.array([0.9, 0.1]))
     assert_allclose(np.exp(moved), [[0.9, 0.1]])
-
-
-def test_confidence_map_follows_the_share_of_right_answers():
-    rng = np.random.default_rng(0)
-    P = rng.dirichlet([1, 1, 1], 6000)
-    # Right eight times as often in ten as the confidence says.
-    right = rng.random(6000) < 0.8 * P.max(axis=1)
-    y = np.where(right, P.argmax(axis=1), P.argmin(axis=1))
-    levels = fit_confidence(np.log(P), y, np.ones(6000))
-    moved = np.exp(levels(np.log(P)))
-    assert_allclose(moved.sum(axis=1), 1)
-    assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
-    # Where many rows support a level; within it all rows come close together.
-    before, after = P.max(axis=1), moved.max(axis=1)
-    inner = (before > 0.5) & (before < 0.9)
-    assert np.abs(after[inner] - 0.8 * before[inner]).mean() < 0.065
-    # The order of rows stays; with three classes, where the twofold limit does not hold.
-    reached = np.abs(after - levels.target(before)) < 1e-9
-    assert reached.mean() > 0.7
-    order = np.argsort(before[reached])
-    assert (np.diff(after[reached][order]) > -1e-9).all()
-    assert (np.diff(levels.target(np.linspace(0.34, 1, 500))) > 0).all()
-
-
-def test_confidence_levels_by_hand():
-    """Four rows at 0.6 with two right, four at 0.9 with all right, 100 rows of the pool each."""
-    P = np.repeat([[0.6, 0.4], [0.9, 0.1]], 4, axis=0)
-    y = np.array([0, 0, 1, 1, 0, 0, 0, 0])
-    levels = fit_confidence(np.log(P), y, np.ones(8))
-    assert_allclose(levels.value, [(2 + 60) / 104, (4 + 90) / 104])
-    assert_allclose(levels.edge, [0.75])
-    expected = [0.05 * 0.7 + 0.95 * 62 / 104, 0.05 * 0.8 + 0.95 * 94 / 104]
-    assert_allclose(levels.target(np.array([0.7, 0.8])), expected)
-
-
-def test_no_confidence_levels_where_the_rows_themselves_pay_for_them():
-    """All right, half of them sure and half undecided: one level would take the sure ones' word."""
-    P = np.repeat([[0.98, 0.01, 0.01], [0.51, 0.48, 0.01]], 24, axis=0)
-    right, weight = np.zeros(48, dtype=int), np.ones(48)
-    assert fit_confidence(np.log(P), right, weight) is None
-    half_right = np.arange(48) // 24 * (np.arange(48) % 2)
-    assert len(fit_confidence(np.log(P), half_right, weight).value) == 2
-
-
-@pytest.mark.parametrize("weight", [np.ones(4), np.array([1.0, 1.0, 2.0, 4.0])])
-def test_above_chance_is_a_mean_above_its_standard_error(weight):
-    extra = np.array([0.3, -0.1, 0.2, 0.4])
-    mean = weight @ extra / weight.sum()
-    n = weight.sum() ** 2 / (weight**2).sum()
-    error = np.sqrt(weight @ (extra - mean) ** 2 / weight.sum() / n)
-    assert above_chance(extra - mean + 1.01 * error, weight)
-    assert not above_chance(extra - mean + 0.99 * error, weight)
-
-
-def test_with_confidence_reaches_its_target_and_keeps_the_order():
-    rng = np.random.default_rng(1)
-    P = rng.dirichlet(np.ones(5), 200)
-    limits = [(P**t / (P**t).sum(axis=1, keepdims=True)).max(axis=1) for t in (0.5, 2.0)]
-    target = rng.uniform(*limits)
-    moved = np.exp(with_confidence(np.log(P), target))
-    assert_allclose(moved.max(axis=1), target, rtol=1e-13)
-    assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
-    for far, limit in zip((0.0, 1.0), limits, strict=True):  # at most twofold
-        assert_allclose(np.exp(with_confidence(np.log(P), np.full(200, far))).max(axis=1), limit)
-
-
-def test_with_confidence_where_a_class_is_excluded():
-    """0.64 and 0.36 to the power 1/2 are as 4 to 3; what has no probability gets none."""
-    with np.errstate(divide="ignore"):
-        log_proba = np.log([[0.64, 0.36, 0.0], [0.64, 0.36, 0.0]])
-    moved = np.exp(with_confidence(log_proba, np.array([4 / 7, 0.7])))
-    assert_allclose(moved, [[4 / 7, 3 / 7, 0.0], [0.7, 0.3, 0.0]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("target", [1e-3, 0.02, 0.3, 15.0, 900.0])

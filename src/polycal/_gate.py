@@ -19,6 +19,17 @@ LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
 
 
 @dataclass(frozen=True)
+class Vicinity:
+    """Rows and the polytopes near them."""
+
+    X: NDArray  # encoded
+    near: Near
+    density: Density
+    energy: NDArray | None = None  # of each row, as the parent reads it
+    n_jobs: int | None = None
+
+
+@dataclass(frozen=True)
 class Gate(ABC):
     """Turns the nearest polytopes into log f, and log f into alpha.
 
@@ -30,15 +41,8 @@ class Gate(ABC):
     log_floor: float
 
     @abstractmethod
-    def log_f(
-        self,
-        X: NDArray,
-        near: Near,
-        density: Density,
-        energy: NDArray | None = None,
-        n_jobs: int | None = None,
-    ) -> NDArray:
-        """log f of each row, in the units of ``log_floor``; ``energy`` as the parent reads it."""
+    def log_f(self, place: Vicinity) -> NDArray:
+        """log f of each row, in the units of ``log_floor``."""
 
     def alpha(self, log_f: NDArray) -> NDArray:
         """f / (f + b / log n)."""
@@ -54,17 +58,11 @@ class GaussianGate(Gate):
     Without smoothed ratios R (the pooled and the parent's posterior) it is n_r* / n.
     """
 
-    def log_f(
-        self,
-        X: NDArray,
-        near: Near,
-        density: Density,
-        energy: NDArray | None = None,
-        n_jobs: int | None = None,
-    ) -> NDArray:
-        nearest = near.index[:, :1]
-        log_f = (density.log_density(X, nearest, n_jobs) + density.log_mass[nearest])[:, 0]
-        return np.where(near.similarity[:, 0] > 0, log_f, -np.inf)
+    def log_f(self, place: Vicinity) -> NDArray:
+        density, nearest = place.density, place.near.index[:, :1]
+        log_density = density.log_density(place.X, nearest, place.n_jobs)
+        log_f = (log_density + density.log_mass[nearest])[:, 0]
+        return np.where(place.near.similarity[:, 0] > 0, log_f, -np.inf)
 
 
 @dataclass(frozen=True)
@@ -96,15 +94,8 @@ class GeodesicGate(Gate):
         kappa = balance(kernel, second)
         return cls(n_samples, log_floor, kappa, logistic_scale(kernel + kappa * second), ceiling)
 
-    def log_f(
-        self,
-        X: NDArray,
-        near: Near,
-        density: Density,
-        energy: NDArray | None = None,
-        n_jobs: int | None = None,
-    ) -> NDArray:
-        return self.joined(*neighbourhood(X, near, density, n_jobs), energy)
+    def log_f(self, place: Vicinity) -> NDArray:
+        return self.joined(*neighbourhood(place), place.energy)
 
     def joined(self, kernel: NDArray, second: NDArray, energy: NDArray | None) -> NDArray:
         """log f from what ``neighbourhood`` gives."""
@@ -118,17 +109,16 @@ class GeodesicGate(Gate):
         return (kernel + self.kappa * second) / self.scale
 
 
-def neighbourhood(
-    X: NDArray, near: Near, density: Density, n_jobs: int | None = None
-) -> tuple[NDArray, NDArray]:
+def neighbourhood(place: Vicinity) -> tuple[NDArray, NDArray]:
     """log of the sum of the kernels of height 1, and mean log K, over neighbours with K > 0.
 
     For numbers a kernel is -1/2 of the squared distance in units of the polytope's bandwidth,
     so a narrow polytope has no advantage. Without any neighbour the first is -inf and the
     second 0.
     """
+    near = place.near
     there = near.similarity > 0
-    kernel = np.where(there, density.log_kernel(X, near.index, n_jobs), -np.inf)
+    kernel = np.where(there, place.density.log_kernel(place.X, near.index, place.n_jobs), -np.inf)
     log_similarity = np.log(np.where(there, near.similarity, 1.0)).sum(axis=1)
     kernel = np.logaddexp.reduce(kernel, axis=1)
     return kernel, log_similarity / np.maximum(there.sum(axis=1), 1)

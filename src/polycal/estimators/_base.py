@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
 from .. import _gate, _validation
-from .._gate import Familiar, Gate, GaussianGate, GeodesicGate
+from .._gate import Familiar, Gate, GaussianGate, GeodesicGate, Vicinity
 from .._posterior import fit_posterior
 from ..kernels import Effort
 from ._input import check_labels
@@ -241,13 +241,15 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
     def _fit_gate(self, exams: list[Exam], n_samples: int) -> tuple[Gate, Familiar]:
         """The gate, with its floor at the false-alarm quantile of the calibration rows' log f."""
         floor = 0.0 if isinstance(self.floor, str) else float(self.floor)
-        places = [(e.X, e.near, e.landscape.density) for e in exams]
+        places = [
+            Vicinity(e.X, e.near, e.landscape.density, e.reading.energy, self.n_jobs) for e in exams
+        ]
         gate: Gate
         if self.gate == "gaussian":
             gate = GaussianGate(n_samples, floor)
-            log_f = np.concatenate([gate.log_f(*p, n_jobs=self.n_jobs) for p in places])
+            log_f = np.concatenate([gate.log_f(place) for place in places])
         else:
-            terms = [_gate.neighbourhood(*p, n_jobs=self.n_jobs) for p in places]
+            terms = [_gate.neighbourhood(place) for place in places]
             log_kernel, log_similarity = map(np.concatenate, zip(*terms, strict=True))
             similar = log_similarity if self.distance == "geodesic" else None
             energy = None

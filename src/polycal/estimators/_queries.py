@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _validation
 from .._blocks import map_blocks
 from .._explanation import Explanation, surprises
-from .._gate import Familiar, Gate
+from .._gate import Familiar, Gate, Vicinity
 from .._polytopes import Polytopes
 from .._posterior import Posterior, decide, mixture
 from .._types import Near, Reading
@@ -76,7 +76,7 @@ class Queries:
 
     def _log_f(self, reading: Reading, values: NDArray, near: Near) -> NDArray:
         density = self._landscape.density
-        return self._gate.log_f(values, near, density, reading.energy, self.n_jobs)
+        return self._gate.log_f(Vicinity(values, near, density, reading.energy, self.n_jobs))
 
     def _answers(self, X: Any) -> tuple[NDArray, NDArray]:
         """log f and log pi of each row, in one look."""
