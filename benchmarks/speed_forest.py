@@ -24,7 +24,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from polycal import GeodesicCalibrator
-from polycal._types import ActivationModes
+from polycal.core.reading import ActivationModes
 from polycal.kernels import Effort, ForestIndex
 
 N_QUERIES = 2000

@@ -17,10 +17,9 @@ import numpy as np
 from _clock import best_time
 from scipy.spatial.distance import cdist
 
-from polycal._density import Density
-from polycal._types import ActivationModes
-from polycal.kernels import Effort, NetworkIndex, Search
-from polycal.kernels import _reference as reference
+from polycal.core.density import Density
+from polycal.core.reading import ActivationModes
+from polycal.kernels import Effort, NetworkIndex, Search, reference
 
 LAYERS = (1000,) * 4
 

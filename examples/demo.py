@@ -30,11 +30,7 @@ from sklearn.model_selection import train_test_split
 from tqdm import tqdm
 
 from polycal import PAPER, GeodesicCalibrator, report
-from polycal.metrics import (
-    expected_calibration_error,
-    mean_max_confidence,
-    ood_calibration_error,
-)
+from polycal.metrics import expected_calibration_error, mean_max_confidence, ood_calibration_error
 from polycal.simulations import make_gaussian_xor, sample_sphere
 
 RADII = (1, 2, 5)

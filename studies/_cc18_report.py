@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from polycal.plotting._style import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
+from polycal.plotting.style import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 
 from ._claims import Claim, write_claims
 from ._figures import new_figure, save

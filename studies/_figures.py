@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from polycal._optional import optional
+from polycal._utils.optional import optional
 
 # Two ends of the map of probabilities, so that a row has the colour of its class there.
 CLASS_COLORS = ("#d8b400", "#00224e")

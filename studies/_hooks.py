@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polycal import _pool
-from polycal._density import Density
-from polycal._polytopes import Polytopes
-from polycal._types import ActivationModes, Reading
-from polycal.estimators import _landscape
+from polycal.calibration import reference_set
+from polycal.core.density import Density
+from polycal.core.polytopes import Polytopes
+from polycal.core.reading import ActivationModes, Reading
 from polycal.kernels import KernelIndex, build_index
-from polycal.parents import _network
+from polycal.parents import networks
+from polycal.posterior import pool
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def _swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 @contextmanager
 def no_confidence_levels() -> Iterator[None]:
     """The pool's own highest probability stays as it is."""
-    with _swapped(_pool, "fit_confidence", lambda *rows: None):
+    with _swapped(pool, "fit_confidence", lambda *rows: None):
         yield
 
 
@@ -43,14 +43,14 @@ def labels_by_all_layers() -> Iterator[None]:
     def plain(modes: ActivationModes, device: str | None = None, **unused: bool) -> KernelIndex:
         return build_index(modes, device)
 
-    with _swapped(_landscape, "build_index", plain):
+    with _swapped(reference_set, "build_index", plain):
         yield
 
 
 @contextmanager
 def no_output_layer() -> Iterator[None]:
     """The modes of a network are its hidden layers only; reading rows must happen inside."""
-    read = _network.Rows.reading
+    read = networks.Rows.reading
 
     def without_last(self, proba, labels=None) -> Reading:
         reading = read(self, proba, labels)
@@ -58,7 +58,7 @@ def no_output_layer() -> Iterator[None]:
         codes = np.ascontiguousarray(modes.codes[:, : modes.column_ranges[-1][0]])
         return replace(reading, modes=ActivationModes(codes, modes.sizes[:-1], modes.packed))
 
-    with _swapped(_network.Rows, "reading", without_last), labels_by_all_layers():
+    with _swapped(networks.Rows, "reading", without_last), labels_by_all_layers():
         yield
 
 
@@ -68,7 +68,7 @@ def variance_prior(typical: Callable[[Polytopes], Any]) -> Iterator[None]:
 
     ``typical`` takes all rows and returns the squared distance of the one more in each feature.
     """
-    plain = _landscape.geodesic_density
+    plain = reference_set.geodesic_density
 
     def with_prior(polytopes, index, regularization, effort, start, counted=None) -> Density:
         density = plain(polytopes, index, regularization, effort, start, counted)
@@ -82,7 +82,7 @@ def variance_prior(typical: Callable[[Polytopes], Any]) -> Iterator[None]:
         shift = -0.5 * (np.log(variance) + np.log(density.precision)).sum(axis=1)
         return replace(density, precision=1.0 / variance, log_norm=density.log_norm + shift)
 
-    with _swapped(_landscape, "geodesic_density", with_prior):
+    with _swapped(reference_set, "geodesic_density", with_prior):
         yield
 
 

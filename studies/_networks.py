@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from polycal._optional import optional
+from polycal._utils.optional import optional
 
 HIDDEN = (1000,) * 4
 LEARNING_RATE = 3e-4

@@ -29,7 +29,7 @@ from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
 from benchmarks._protocol import versions
-from polycal._files import whole_file
+from polycal._utils.files import whole_file
 
 Cell = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"

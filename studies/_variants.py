@@ -20,7 +20,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
 from polycal import PAPER, GeodesicCalibrator, TorchParent
-from polycal.plotting._style import BLUE, GREY, ORANGE
+from polycal.plotting.style import BLUE, GREY, ORANGE
 
 from ._networks import EPOCHS, HIDDEN, NetworkClassifier, train_network
 from ._runner import Options

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from polycal._files import whole_file
+from polycal._utils.files import whole_file
 
 from . import images
 from ._runner import Cell, Options, cell_name

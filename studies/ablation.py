@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from benchmarks._protocol import MAX_TEST, load, split
 from polycal import GeodesicCalibrator
 from polycal.metrics import auroc
-from polycal.plotting._style import BLUE, GREY
+from polycal.plotting.style import BLUE, GREY
 
 from . import _hooks
 from ._figures import new_figure, save

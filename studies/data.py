@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polycal._files import whole_file
+from polycal._utils.files import whole_file
 
 TABLE = Path(__file__).parent / "cc18.csv"
 

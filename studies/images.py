@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polycal._files import whole_file
-from polycal._optional import optional
+from polycal._utils.files import whole_file
+from polycal._utils.optional import optional
 
 from .data import cache
 

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from polycal._types import ActivationModes
+from polycal.core.reading import ActivationModes
 from polycal.kernels import Effort, build_index
 from polycal.parents import find_family
-from polycal.plotting._style import BLUE, ORANGE
+from polycal.plotting.style import BLUE, ORANGE
 from polycal.simulations import make_gaussian_xor
 
 from . import data
@@ -220,7 +220,7 @@ def _tells_apart(tables: dict, name: str) -> Claim:
 
 def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """A row for each data set, a column for before and after; a mark for each width."""
-    from polycal._optional import optional
+    from polycal._utils.optional import optional
 
     from ._figures import new_figure, save
 

@@ -28,8 +28,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from polycal import PAPER, GeodesicCalibrator, TorchParent
-from polycal._optional import optional
-from polycal.plotting._style import BLUE, ORANGE
+from polycal._utils.optional import optional
+from polycal.plotting.style import BLUE, ORANGE
 from polycal.simulations import make_gaussian_xor, make_shape_images
 
 from . import data

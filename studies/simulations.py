@@ -301,7 +301,7 @@ def _draw_confidence(ax, own: pd.DataFrame) -> None:
 
 def draw_maps(frame: pd.DataFrame, parent: str, folder: Path) -> list[Path]:
     """P(class 0) over twice the box: rows, truth, parent and variants, of repetition 0."""
-    from polycal.plotting._style import SEQUENTIAL
+    from polycal.plotting.style import SEQUENTIAL
 
     from ._figures import bare, new_figure, save
 

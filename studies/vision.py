@@ -30,7 +30,7 @@ from scipy.special import softmax
 
 from benchmarks._protocol import SMALLEST
 from polycal import PAPER, GeodesicCalibrator, TorchParent
-from polycal._files import whole_file
+from polycal._utils.files import whole_file
 from polycal.metrics import (
     auroc,
     expected_calibration_error,

@@ -11,8 +11,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris, make_classification
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.neural_network import MLPClassifier
 
 
 @pytest.fixture(scope="session")
@@ -61,18 +59,3 @@ def keras():
 @pytest.fixture
 def torch_seed():
     pytest.importorskip("torch").manual_seed(0)
-
-
-def small_forest(**kwargs) -> RandomForestClassifier:
-    return RandomForestClassifier(**({"n_estimators": 20, "random_state": 0} | kwargs))
-
-
-def small_network(**kwargs) -> MLPClassifier:
-    defaults = {"hidden_layer_sizes": (16, 12), "solver": "lbfgs", "max_iter": 60, "alpha": 1e-2}
-    return MLPClassifier(**(defaults | {"random_state": 0} | kwargs))
-
-
-def random_modes(rng: np.random.Generator, n: int, sizes: tuple[int, ...], density: float = 0.5):
-    from polycal._types import ActivationModes
-
-    return ActivationModes.from_bits([rng.random((n, size)) < density for size in sizes])

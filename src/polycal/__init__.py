@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import metrics, plotting, simulations
-    from ._explanation import Explanation
-    from ._report import report
     from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
     from .evaluation import Evaluation, evaluate
+    from .gate.explanation import Explanation
     from .parents import TorchParent
     from .persistence import ModelFileError, load
+    from .reporting import report
 
 __all__ = [
     "PAPER",
@@ -39,12 +39,12 @@ _HOME = {
     "KernelDensityForest": "estimators",
     "KernelDensityNetwork": "estimators",
     "Evaluation": "evaluation",
-    "Explanation": "_explanation",
+    "Explanation": "gate.explanation",
     "ModelFileError": "persistence",
     "TorchParent": "parents",
     "evaluate": "evaluation",
     "load": "persistence",
-    "report": "_report",
+    "report": "reporting",
 }
 
 

@@ -10,7 +10,7 @@ INSTALL = 'The command line needs typer and rich: pip install "polycal[cli]"'
 def main() -> None:
     """Entry point: exit code 2 and one line for what a user can mend."""
     try:
-        from ._app import run
+        from .app import run
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "click"):
             raise

@@ -1,9 +1,9 @@
 """The estimators: control flow, no mathematics."""
 
-from ._base import PAPER, BaseCalibrator
-from ._calibrator import GeodesicCalibrator
-from ._forest import KernelDensityForest
-from ._network import KernelDensityNetwork
+from .base import PAPER, BaseCalibrator
+from .calibrator import GeodesicCalibrator
+from .forest import KernelDensityForest
+from .network import KernelDensityNetwork
 
 __all__ = [
     "PAPER",

@@ -1,6 +1,6 @@
 """One call that says how far each of several models can be believed, and where."""
 
-from ._evaluate import evaluate
-from ._result import INSIDE, TITLES, Evaluation, Figure
+from .evaluate_models import evaluate
+from .result import INSIDE, TITLES, Evaluation, Figure
 
 __all__ = ["INSIDE", "TITLES", "Evaluation", "Figure", "evaluate"]

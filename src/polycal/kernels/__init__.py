@@ -3,12 +3,12 @@
 ``build_index`` chooses; the classes compute; ``_reference`` is what they must equal.
 """
 
-from .._types import ActivationModes
-from ._base import Effort, KernelIndex, Search
-from ._euclidean import euclidean_nearest, pair_similarity
-from ._forest import ForestIndex
-from ._network import NetworkIndex
-from ._torch import TorchIndex
+from ..core.reading import ActivationModes
+from .base import Effort, KernelIndex, Search
+from .euclidean import euclidean_nearest, pair_similarity
+from .forest import ForestIndex
+from .network import NetworkIndex
+from .torch import TorchIndex
 
 __all__ = [
     "Effort",

@@ -4,10 +4,10 @@ Labels are columns of P (0 to n_classes - 1); scores are higher for rows that ar
 distribution; a row of weight 2 counts as two rows, a row of weight 0 as none.
 """
 
-from ._calibration import classwise_calibration_error, expected_calibration_error
-from ._detection import auroc, fpr_at_tpr
-from ._interval import CalibrationErrorInterval, calibration_error_interval
-from ._pointwise import (
+from .calibration import classwise_calibration_error, expected_calibration_error
+from .detection import auroc, fpr_at_tpr
+from .interval import CalibrationErrorInterval, calibration_error_interval
+from .pointwise import (
     hellinger_distance,
     mean_max_confidence,
     mean_max_confidence_on_errors,

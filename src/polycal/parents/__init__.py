@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._bagging import BaggingParent
-from ._base import Parent
-from ._boosting import (
+from .bagging import BaggingParent
+from .base import Parent
+from .boosting import (
     CatBoostFamily,
     GradientBoostingFamily,
     HistGradientBoostingFamily,
     LightGBMFamily,
     XGBoostFamily,
 )
-from ._forest import ForestParent
-from ._keras import KerasFamily
-from ._mlp import MLPParent
-from ._pipeline import PipelineParent
-from ._skorch import SkorchFamily
-from ._torch import TorchFamily, TorchParent
+from .forest import ForestParent
+from .keras import KerasFamily
+from .mlp import MLPParent
+from .pipeline import PipelineParent
+from .skorch import SkorchFamily
+from .torch.adapter import TorchFamily, TorchParent
 
 __all__ = ["Parent", "TorchParent", "find_family"]
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ._errors import (
+from .errors import (
     AlteredFileError,
     ModelFileError,
     NewerFormatError,
@@ -35,7 +35,9 @@ __all__ = [
 
 def save(model: Any, path: str | os.PathLike) -> None:
     """Write a fitted model; see ``GeodesicCalibrator.save``."""
-    from . import _model  # not needed, and so not imported, by those who neither save nor load
+    from . import (
+        model as _model,  # not needed, and so not imported, by those who neither save nor load
+    )
 
     _model.save(model, path)
 
@@ -76,6 +78,6 @@ def load(path: str | os.PathLike, module: Any = None, *, trusted: Sequence[Any] 
     >>> bool((loaded.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
-    from . import _model
+    from . import model as _model
 
     return _model.load(path, module, trusted)

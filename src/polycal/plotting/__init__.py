@@ -3,11 +3,11 @@
 Nothing here needs matplotlib until ``plot``: pip install "polycal[plot]".
 """
 
-from ._distance import DistanceDisplay
-from ._kernel_matrix import KernelMatrixDisplay
-from ._posterior_map import PosteriorMapDisplay
-from ._reliability import ReliabilityDisplay
-from ._trust import TrustDisplay
+from .distance import DistanceDisplay
+from .kernel_matrix import KernelMatrixDisplay
+from .posterior_map import PosteriorMapDisplay
+from .reliability import ReliabilityDisplay
+from .trust import TrustDisplay
 
 __all__ = [
     "DistanceDisplay",

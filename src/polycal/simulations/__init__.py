@@ -1,8 +1,8 @@
 """Simulated data whose truth is known: six tables, images of shapes, and spheres."""
 
-from ._images import make_ellipse_images, make_mixed_images, make_shape_images
-from ._spheres import sample_sphere
-from ._tables import (
+from .images import make_ellipse_images, make_mixed_images, make_shape_images
+from .spheres import sample_sphere
+from .tables import (
     make_circle,
     make_gaussian_xor,
     make_polynomial,
@@ -10,7 +10,7 @@ from ._tables import (
     make_spiral,
     make_trunk,
 )
-from ._truth import true_posterior
+from .truth import true_posterior
 
 __all__ = [
     "make_circle",

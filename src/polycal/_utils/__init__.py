@@ -1,0 +1,1 @@
+"""Tools that know nothing of polycal: blocks, files, checks, optional libraries."""

@@ -1,0 +1,1 @@
+"""How a model is calibrated: reference sets, calibration folds, and the fitted model."""

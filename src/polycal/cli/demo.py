@@ -1,0 +1,23 @@
+"""``polycal demo``: a model whose unknown classes are known to us."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from ..estimators import KernelDensityForest
+from ..reporting import report
+from .tables import check_output
+
+
+def run_demo(output: Path, show: bool) -> Path:
+    """Digits 0 to 7 are known, 8 and 9 are not."""
+    check_output(output)
+    X, y = load_digits(return_X_y=True)
+    known = y < 8
+    X_fit, X_test, y_fit, y_test = train_test_split(X[known], y[known], random_state=0)
+    model = KernelDensityForest(200, random_state=0, verbose=int(show)).fit(X_fit, y_fit)
+    title = "Digits 0 to 7, with 8 and 9 unknown"
+    return report(model, X_test, y_test, X[~known], output, title=title)

@@ -1,0 +1,42 @@
+"""``polycal info``: what a model file holds, for people and for machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..reporting.findings import model_facts, parent_name
+
+
+def facts_for_people(model: Any, path: Path) -> dict[str, str]:
+    """Names and values as text."""
+    facts = {**model_facts(model), "file": f"{path.stat().st_size:,} bytes"}
+    if columns := _columns(model):
+        facts["columns"] = ", ".join(columns)
+    return facts
+
+
+def facts_for_machines(model: Any, path: Path) -> dict[str, Any]:
+    """The same with numbers as numbers."""
+    settings = model.get_params(deep=False)
+    priors = zip(map(str, model.classes_), map(float, model.priors_), strict=True)
+    return {
+        "model": type(model).__name__,
+        "parent": parent_name(model),
+        "features": getattr(model, "n_features_in_", None),
+        "training_rows": len(model._landscape.ids),
+        "polytopes": len(model.polytopes_),
+        "calibration": model.calibration_,
+        "calibration_rows": len(model._familiar.log_f),
+        **{name: settings[name] for name in ("posterior", "gate", "bandwidth")},
+        "false_alarm": float(model.false_alarm_),
+        "log_floor": float(model.log_floor_),
+        "gamma": None if model.gamma_ is None else float(model.gamma_),
+        "priors": dict(priors),
+        "bytes": path.stat().st_size,
+        "columns": _columns(model),
+    }
+
+
+def _columns(model: Any) -> list[str]:
+    return [str(name) for name in getattr(model, "feature_names_in_", ())]

@@ -1,0 +1,60 @@
+"""``polycal predict``: rows in, rows out, a piece at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from .._utils.files import whole_file
+from .._utils.optional import optional
+from ..gate.explanation import EDGE, INSIDE, OUTSIDE
+from .tables import Writer, category_columns, check_output, features_of, kind_of, read_pieces
+
+
+def predict_file(
+    model: Any, data: Path, output: Path, keep: list[str], n_rows: int, show: bool
+) -> dict[str, Any]:
+    """Write the predictions; returns what to say of them."""
+    kind = kind_of(output)
+    check_output(output)
+    total = 0
+    verdicts = dict.fromkeys((INSIDE, EDGE, OUTSIDE), 0)
+    with (
+        whole_file(output) as part,
+        tqdm(desc="predict", unit="row", disable=None if show else True, leave=False) as bar,
+    ):
+        writer = Writer(part, kind)
+        try:
+            for table in read_pieces(data, n_rows, category_columns(model)):
+                if not len(table):
+                    continue
+                frame = predict_table(model, table, keep)
+                writer.write(frame)
+                words, counts = np.unique(frame["verdict"], return_counts=True)
+                for word, n in zip(words, counts, strict=True):
+                    verdicts[str(word)] += int(n)
+                total += len(frame)
+                bar.update(len(frame))
+        finally:
+            writer.close()
+        if not total:
+            raise ValueError(f"{data} holds no rows.")
+    return {"output": str(output), "rows": total, **verdicts}
+
+
+def predict_table(model: Any, table: Any, keep: list[str]) -> Any:
+    """Kept columns, label, probability of each class, trust weight and verdict."""
+    pandas = optional("pandas", "cli")
+    absent = [name for name in keep if name not in table.columns]
+    if absent:
+        raise ValueError(f"--keep {absent} is no column of DATA: {list(table.columns)[:20]}.")
+    X = features_of(model, table)
+    P, why = model.predict_proba(X), model.explain(X)
+    columns: dict[str, Any] = {name: table[name].to_numpy() for name in keep}
+    columns["prediction"] = model.predict(X)
+    columns |= {f"p_{label}": P[:, k] for k, label in enumerate(model.classes_)}
+    columns |= {"trust": why.weight, "verdict": why.verdict.astype(str)}
+    return pandas.DataFrame(columns)

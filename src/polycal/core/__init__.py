@@ -1,0 +1,1 @@
+"""The data that flows: readings, tables, polytopes, densities, neighbours."""

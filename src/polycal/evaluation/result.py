@@ -1,0 +1,115 @@
+"""The figures, as a frame, a table and a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._utils.optional import optional
+
+INSIDE = "in distribution"
+#: What each metric is called in a table, in the order of its columns.
+TITLES = {
+    "error": "error",
+    "ece": "ECE",
+    "ece_debiased": "ECE, debiased",
+    "log_loss": "log-loss",
+    "brier": "Brier",
+    "confidence_on_errors": "confidence on errors",
+    "oce": "OCE",
+    "confidence": "confidence",
+    "trusted": "trusted",
+    "auroc": "AUROC",
+    "fpr95": "FPR at 95 % TPR",
+}
+
+
+class Figure(NamedTuple):
+    """One number, with its confidence interval."""
+
+    model: str
+    rows: str  # "in distribution", or the name of the OOD rows
+    metric: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of several models: a tidy list, with a table and a picture.
+
+    Attributes
+    ----------
+    figures : list of Figure
+        One for each model, set of rows and metric.
+    level : float
+        Of the intervals.
+    """
+
+    figures: list[Figure]
+    level: float
+
+    def to_frame(self) -> Any:
+        """The figures as a tidy pandas frame, one row each."""
+        pandas = optional("pandas", "frame")
+        return pandas.DataFrame(self.figures, columns=Figure._fields)
+
+    def to_markdown(self, digits: int = 3) -> str:
+        """A Markdown table for each set of rows, a line for each model, intervals in brackets."""
+        parts = []
+        for rows in dict.fromkeys(f.rows for f in self.figures):
+            here = [f for f in self.figures if f.rows == rows]
+            columns = [metric for metric in TITLES if any(f.metric == metric for f in here)]
+            cells = {(f.model, f.metric): _cell(f, digits) for f in here}
+            lines = [f"| {_escaped(rows)} | " + " | ".join(TITLES[c] for c in columns) + " |"]
+            lines.append("|---" * (len(columns) + 1) + "|")
+            for model in dict.fromkeys(f.model for f in here):
+                line = [cells.get((model, c), "none") for c in columns]
+                lines.append(f"| {_escaped(model)} | " + " | ".join(line) + " |")
+            parts.append("\n".join(lines))
+        return "\n\n".join(parts) + "\n"
+
+    def plot(self, metrics: list[str] | None = None) -> Any:
+        """Points with intervals, a panel for each metric and set of rows; returns the figure."""
+        pyplot = optional("matplotlib.pyplot", "plot")
+        sets, order = list(dict.fromkeys(f.rows for f in self.figures)), list(TITLES)
+        shown = {(f.rows, f.metric) for f in self.figures if metrics is None or f.metric in metrics}
+        panels = sorted(shown, key=lambda p: (sets.index(p[0]), order.index(p[1])))
+        if not panels:
+            raise ValueError(f"metrics must name some of {list(TITLES)}; got {metrics!r}.")
+        models = list(dict.fromkeys(f.model for f in self.figures))
+        n_columns = min(len(panels), 4)
+        n_lines = -(-len(panels) // n_columns)
+        size = (1.2 + 2.6 * n_columns, n_lines * (1.1 + 0.32 * len(models)))
+        figure, axes = pyplot.subplots(
+            n_lines, n_columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
+        )
+        for ax, (rows, metric) in zip(axes.flat, panels, strict=False):
+            here = [f for f in self.figures if (f.rows, f.metric) == (rows, metric)]
+            place = [models.index(f.model) for f in here]
+            value = np.array([f.value for f in here])
+            spread = np.array([[f.value - f.low, f.high - f.value] for f in here]).T
+            ax.errorbar(value, place, xerr=np.maximum(spread, 0), fmt="o", color="#0072B2")
+            where = "" if rows == INSIDE else f", {rows}"
+            ax.set_title(f"{TITLES[metric]}{where}", fontsize=9)
+            ax.set_yticks(range(len(models)), models)
+            ax.set_ylim(len(models) - 0.5, -0.5)
+            ax.grid(axis="x", alpha=0.3)
+            ax.locator_params(axis="x", nbins=4)
+            ax.tick_params(labelsize=8)
+        for ax in axes.flat[len(panels) :]:
+            ax.set_visible(False)
+        return figure
+
+
+def _escaped(name: str) -> str:
+    return name.replace("|", "\\|")
+
+
+def _cell(figure: Figure, digits: int) -> str:
+    if np.isnan(figure.value):
+        return "none"
+    return f"{figure.value:.{digits}f} ({figure.low:.{digits}f} to {figure.high:.{digits}f})"

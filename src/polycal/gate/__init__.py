@@ -1,0 +1,1 @@
+"""Is there any data there? Densities, log f, the floor, and the verdict."""

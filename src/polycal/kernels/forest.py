@@ -1,0 +1,155 @@
+"""Leaf ids: an inverted index for deep trees, a vectorised comparison for shallow ones.
+
+Both find, for one query, the stored modes that share at least one leaf and in how many
+trees they do; everything else is common. The cheaper one is chosen when the index is
+built. K takes only n_trees + 1 values, so a table of class counts by number of shared
+leaves serves every exponent.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._utils.blocks import map_blocks
+from ..core.density import NO_DENSITY
+from ..core.reading import ActivationModes, Near
+from .base import Effort, KernelIndex, Search
+from .forest_loops import (
+    fill_similarity,
+    inverted_index,
+    leaf_product,
+    one_row_classes,
+    survey_rows,
+)
+
+# One visit to a stored mode through the index costs about as much as this many
+# comparisons of the vectorised scan (benchmarks/speed_forest.py --crossover measures it).
+VISIT_COST = 20.0
+NO_ROWS, NO_IDS = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
+NO_CLASSES = np.empty(0, dtype=np.int32)
+# Columns of a matrix product that are summed over the leaves together.
+COLUMNS_AT_ONCE = 64
+
+
+class ForestIndex(KernelIndex):
+    """Exact forest kernel; ``method`` is "index", "scan" or "auto" (the cheaper).
+
+    The stored modes are arranged when the first query comes.
+    """
+
+    def __init__(self, modes: ActivationModes, method: str = "auto"):
+        super().__init__(modes)
+        self._wanted = method
+
+    @cached_property
+    def _n_leaves(self) -> NDArray:
+        return self.modes.codes.max(axis=0).astype(np.int64) + 1
+
+    @cached_property
+    def _tables(self) -> tuple:
+        """Whether there is an index, n_leaves, offset, start, member and column."""
+        codes = self.modes.codes
+        offset = np.concatenate([[0], np.cumsum(self._n_leaves)])
+        start, member = inverted_index(codes, offset)
+        # Expected visits of a query that is drawn like the stored modes.
+        visits = (np.diff(start).astype(float) ** 2).sum() / len(codes)
+        use_index = visits * VISIT_COST <= codes.size
+        if self._wanted != "auto":
+            use_index = self._wanted == "index"
+        small = np.uint16 if self._n_leaves.max() < 2**16 else np.int32
+        column = np.empty((0, 0), small)
+        if not use_index:
+            start, member = np.zeros(1, np.int64), np.empty(0, np.uint32)
+            column = np.ascontiguousarray(codes.T.astype(small))
+        return bool(use_index), self._n_leaves, offset, start, member, column
+
+    @property
+    def method(self) -> str:
+        """What is used, "index" or "scan"."""
+        return "index" if self._tables[0] else "scan"
+
+    def _arrange(self) -> None:
+        self._tables  # noqa: B018
+
+    def _prepare(self, counts: NDArray) -> NDArray:
+        return one_row_classes(counts)
+
+    def _scratch(self) -> tuple[NDArray, ...]:
+        """tally, touched, shared, begin and end of ``_candidates``."""
+        # One place more than modes: the candidate after the last is written, never read.
+        n, n_trees = self.modes.codes.shape
+        small = self.method == "index" and n_trees < 2**8  # the tally should stay in cache
+        wide = self._tables[-1].dtype if n_trees < 2**16 else np.dtype(np.int32)
+        tally = np.zeros(n, np.uint8 if small else wide)
+        touched, shared = np.empty(n + 1, np.uint32), np.empty(n + 1, np.int32)
+        return tally, touched, shared, np.empty(n_trees, np.int64), np.empty(n_trees, np.int64)
+
+    def _similarity_block(self, queries: ActivationModes) -> NDArray:
+        K = np.zeros((len(queries), len(self.modes)))
+        fill_similarity(queries.codes, self._tables, self._scratch(), K)
+        return K
+
+    def _look_block(
+        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
+    ) -> Near:
+        sim = np.empty((len(queries), search.k))
+        ids = np.empty((len(queries), search.k), dtype=np.int64)
+        sums = self._survey(queries, search.counts, search.exponents, X, search, sim, ids)
+        return Near(sim, ids, None if search.counts is None else sums)
+
+    def _survey(
+        self,
+        queries: ActivationModes,
+        counts: NDArray | None,
+        exponents: NDArray,
+        X: NDArray = NO_ROWS,
+        search: Search | None = None,
+        sim: NDArray = NO_ROWS,
+        ids: NDArray = NO_IDS,
+    ) -> NDArray:
+        """Fill sim and ids; return the class sums."""
+        one_row = NO_CLASSES if counts is None else self._labels_of(counts)
+        counts = NO_ROWS if counts is None else counts
+        log_shared = np.log(np.arange(1, queries.codes.shape[1] + 1))
+        sums = np.zeros((len(exponents), len(queries), counts.shape[1]))
+        fill, density = False, NO_DENSITY
+        if search is not None:
+            fill, density = search.fill, search.density
+        labels = (counts, one_row, exponents, log_shared, sums)
+        look = (self._tables, self._scratch(), fill, X, density.parts, sim, ids)
+        survey_rows(queries.codes, *look, *labels)
+        return sums
+
+    def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
+        """K @ values through the sums of each leaf: no pair is ever visited."""
+        out = np.zeros((len(queries), values.shape[1]))
+        n_leaves, stored = self._n_leaves, self.modes.codes
+
+        def columns(block: slice) -> None:
+            for start in range(block.start, block.stop, COLUMNS_AT_ONCE):
+                part = slice(start, min(start + COLUMNS_AT_ONCE, block.stop))
+                chunk = np.ascontiguousarray(values[:, part])
+                sums = np.zeros((len(queries), chunk.shape[1]))
+                leaf_product(queries.codes, stored, n_leaves, chunk, sums)
+                out[:, part] = sums
+
+        map_blocks(
+            columns,
+            values.shape[1],
+            8.0 * (len(queries) + len(stored) + n_leaves.max()),
+            n_jobs=effort.n_jobs,
+            verbose=effort.verbose,
+            desc="bandwidth",
+        )
+        return out
+
+    def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
+        return 8.0 * len(exponents) * counts.shape[1]
+
+    def _class_sums_block(
+        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
+    ) -> NDArray:
+        return self._survey(queries, counts, exponents)

@@ -1,0 +1,230 @@
+"""Bits packed by layer: XOR and popcount, then the product over layers.
+
+The output layer is the last one. Labels may be weighed without it: the product of the hidden
+layers is on the way to K, so both come from one look.
+
+Stored modes lie in tiles, word by word, so that the inner loop runs over the stored
+modes of a tile and vectorises with no sum across lanes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+from sklearn.utils import gen_batches
+
+from ..core.reading import WORD_STEP, ActivationModes, Near
+from .base import Effort, KernelIndex, Search
+from .select import select_row
+
+TILE = 128
+# Similarities that are raised to powers together.
+AT_ONCE = 2**17
+# Class after class raises a similarity once for every class of its mode. A matrix product is
+# faster where modes have more classes than this on average, or than this share of all.
+CLASSES_OF_A_MODE, SHARE_OF_CLASSES = 3.0, 0.7
+ALL, HIDDEN, OUTPUT = slice(None), slice(-1), slice(-1, None)
+
+
+class NetworkIndex(KernelIndex):
+    """Exact layer product over packed bits; with ``hidden_labels``, class sums by hidden layers."""
+
+    _block_bytes = 2.0**23  # similarities stay in the cache from one step to the next
+
+    def __init__(self, modes: ActivationModes, hidden_labels: bool = False):
+        super().__init__(modes)
+        self.hidden_labels = hidden_labels and len(modes.sizes) > 1
+        n_stored, n_words = modes.codes.shape
+        n_tiles = -(-n_stored // TILE)
+        padded = np.zeros((n_tiles * TILE, n_words), dtype=np.uint64)
+        padded[:n_stored] = modes.codes
+        self._tiles = np.ascontiguousarray(
+            padded.reshape(n_tiles, TILE, n_words).transpose(0, 2, 1)
+        )
+        self._ranges = np.array(modes.column_ranges)
+        self._sizes = np.array(modes.sizes, dtype=float)
+        # The last division makes K of it; all others are by 1 but in very deep networks.
+        self._divisors = np.array([*modes.divisors[:-1], 1.0])
+        self._last_divisor = modes.divisors[-1]
+
+    def _matches(self, queries: ActivationModes, layers: slice) -> NDArray:
+        """Product of the numbers of equal bits in these layers, shape (q, p)."""
+        matches = np.empty((len(queries), len(self._tiles), TILE))
+        parts = self._ranges[layers], self._sizes[layers], self._divisors[layers]
+        _layer_product(queries.codes, self._tiles, *parts, matches)
+        return matches.reshape(len(queries), -1)[:, : len(self.modes)]
+
+    def _similarity_block(self, queries: ActivationModes) -> NDArray:
+        K = self._matches(queries, ALL)
+        K /= self._last_divisor
+        return K
+
+    def _look_block(
+        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
+    ) -> Near:
+        if self.hidden_labels and search.counts is not None:
+            labels_by = self._matches(queries, HIDDEN)
+            K = self._matches(queries, OUTPUT)
+            K *= labels_by
+            K /= self._last_divisor
+        else:
+            labels_by = K = self._similarity_block(queries)
+        sim = np.empty((len(K), search.k))
+        ids = np.empty((len(K), search.k), dtype=np.int64)
+        near = K[:, : search.among]
+        _select_rows(near, search.fill, X, search.density.parts, sim, ids)
+        if search.counts is None:
+            return Near(sim, ids)
+        labels = self._labels_of(search.counts)
+        return Near(sim, ids, _power_sums(labels_by, labels, search.exponents))
+
+    def _prepare(self, counts: NDArray) -> tuple[NDArray, NDArray, NDArray | None]:
+        """Mode and weight of each count but zeros, class after class, and where classes start.
+
+        Where modes have several classes: each mode once, with its counts, and no starts.
+        """
+        there = np.flatnonzero(counts.any(axis=1))
+        few = min(CLASSES_OF_A_MODE, SHARE_OF_CLASSES * counts.shape[1])
+        if np.count_nonzero(counts) > few * len(there):
+            return there, counts[there], None
+        stored, y = np.nonzero(counts)
+        by_class = np.argsort(y, kind="stable")
+        stored, y = stored[by_class], y[by_class]
+        return stored, counts[stored, y], np.searchsorted(y, np.arange(counts.shape[1] + 1))
+
+    def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
+        return 8.0 * (len(self.modes) + len(exponents) * counts.shape[1])
+
+    def _class_sums_block(
+        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
+    ) -> NDArray:
+        labels = self._labels_of(counts)
+        if self.hidden_labels:
+            return _power_sums(self._matches(queries, HIDDEN), labels, exponents)
+        return _power_sums(self._similarity_block(queries), labels, exponents)
+
+
+def _power_sums(
+    K: NDArray, labels: tuple[NDArray, NDArray, NDArray | None], exponents: NDArray
+) -> NDArray:
+    """sum_s (K / max K)^exponent counts[s] for each exponent; the scale of K cancels.
+
+    A few rows at a time, which stay in the cache. A square is far cheaper than an exponential,
+    and the grid of gammas doubles: each run of doubled exponents needs one exponential.
+    """
+    stored, weight, start = labels
+    n_classes = weight.shape[1] if start is None else len(start) - 1
+    sums = np.zeros((len(exponents), len(K), n_classes))
+    doubled = np.append(False, exponents[1:] == 2 * exponents[:-1])
+    runs = np.split(np.arange(len(exponents)), np.flatnonzero(~doubled)[1:])
+    for rows in gen_batches(len(K), max(1, AT_ONCE // max(1, len(stored)))):
+        log_K = np.take(K[rows], stored, axis=1)
+        with np.errstate(divide="ignore"):
+            np.log(log_K, out=log_K)
+        log_top = log_K.max(axis=1, keepdims=True, initial=-np.inf)
+        log_K -= np.where(np.isfinite(log_top), log_top, 0.0)
+        for run in runs:
+            power = np.exp(exponents[run[0]] * log_K)
+            if start is not None:
+                _sum_squares(power, weight, start, sums[run[0] : run[-1] + 1, rows])
+                continue
+            for e in run:
+                sums[e, rows] = power @ weight
+                power *= power
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _sum_squares(power, weight, start, sums):
+    """sums[e, i, y] += weighted powers of class y, which are squared from one e to the next."""
+    for i in range(power.shape[0]):
+        for y in range(len(start) - 1):
+            for first in range(start[y], start[y + 1], TILE):
+                part = slice(first, min(first + TILE, start[y + 1]))
+                some, weights = power[i, part], weight[part]
+                sums[0, i, y] += _weighted_sum(some, weights)
+                for e in range(1, len(sums)):
+                    sums[e, i, y] += _weighted_sum_of_squares(some, weights)
+
+
+# The order of the sum is left to the compiler, so that it runs in all lanes.
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _weighted_sum(values, weight):
+    total = 0.0
+    for j in range(len(values)):
+        total += values[j] * weight[j]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _weighted_sum_of_squares(values, weight):
+    """The values themselves are squared."""
+    total = 0.0
+    for j in range(len(values)):
+        values[j] *= values[j]
+        total += values[j] * weight[j]
+    return total
+
+
+@intrinsic
+def _ctpop(typing_context, word):
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), codegen
+
+
+# An intrinsic is called without its typing context, which a type checker cannot know.
+_popcount: Any = _ctpop
+
+
+@njit(nogil=True, cache=True)
+def _layer_product(queries, tiles, ranges, sizes, divisors, out):
+    """out[i, tile, j] = product over layers of the number of equal bits, over the divisors."""
+    differ = np.empty(TILE, np.uint64)
+    for tile in range(tiles.shape[0]):
+        words = tiles[tile]
+        for i in range(queries.shape[0]):
+            query = queries[i]
+            product = out[i, tile]
+            for layer in range(len(sizes)):
+                for j in range(TILE):
+                    differ[j] = 0
+                for w in range(ranges[layer, 0], ranges[layer, 1], WORD_STEP):
+                    a, b, c, d = query[w], query[w + 1], query[w + 2], query[w + 3]
+                    ta, tb, tc, td = words[w], words[w + 1], words[w + 2], words[w + 3]
+                    for j in range(TILE):
+                        differ[j] += (
+                            _popcount(a ^ ta[j])
+                            + _popcount(b ^ tb[j])
+                            + _popcount(c ^ tc[j])
+                            + _popcount(d ^ td[j])
+                        )
+                size = sizes[layer]
+                if layer == 0:
+                    for j in range(TILE):
+                        product[j] = size - np.float64(np.int64(differ[j]))
+                else:
+                    for j in range(TILE):
+                        product[j] *= size - np.float64(np.int64(differ[j]))
+                if divisors[layer] != 1.0:
+                    for j in range(TILE):
+                        product[j] /= divisors[layer]
+
+
+@njit(nogil=True, cache=True)
+def _select_rows(K, fill, X, density, out_sim, out_ids):
+    n = K.shape[1]
+    ids, keep = np.arange(n), np.empty(n, np.int64)
+    for i in range(K.shape[0]):
+        select_row(K[i], ids, n, X[i], density, keep, out_sim[i], out_ids[i])
+        if not fill:
+            for j in range(out_sim.shape[1]):
+                if out_sim[i, j] == 0.0:
+                    out_ids[i, j] = -1

@@ -1,0 +1,78 @@
+"""The k nearest of one query, by the tie rule of the design."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ..core.density import row_log_density
+
+
+@njit(nogil=True, cache=True)
+def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
+    """Best ``len(out_sim)`` of n candidates: highest sim, then log density, then lowest id.
+
+    Only ids that have a density can be chosen. ``keep`` is scratch for n candidates. Places
+    that no candidate fills keep similarity 0 and id -1.
+    """
+    k, among = len(out_sim), len(density[2])
+    top = np.full(k, -np.inf)
+    kth = -np.inf
+    kept = 0
+    for j in range(n):
+        s = sim[j]
+        if s >= kth and ids[j] < among:
+            keep[kept] = j
+            kept += 1
+            place = k - 1
+            while place > 0 and top[place - 1] < s:
+                top[place] = top[place - 1]
+                place -= 1
+            if s > top[place]:
+                top[place] = s
+                kth = top[k - 1]
+    best = 0
+    for j in keep[:kept]:
+        keep[best] = j
+        best += sim[j] >= kth
+    tied = np.empty(best, np.bool_)
+    for q in range(best):
+        s, same = sim[keep[q]], 0
+        for b in range(k):
+            same += top[b] == s
+        tied[q] = same > 1 or (s == kth and best > k)
+    rank_row(sim, ids, keep[:best], tied, x, density, out_sim, out_ids)
+
+
+@njit(nogil=True, cache=True)
+def rank_row(sim, ids, keep, tied, x, density, out_sim, out_ids):
+    """Put the candidates ``keep``, none of which is below the k-th similarity, in order.
+
+    ``tied`` marks those that share their similarity: only they need their density.
+    """
+    k = len(out_sim)
+    level = np.empty(k)
+    out_sim[:] = 0.0
+    out_ids[:] = -1
+    filled = 0
+    for q in range(len(keep)):
+        s, r = sim[keep[q]], np.int64(ids[keep[q]])
+        g = row_log_density(x, r, density) if tied[q] else 0.0
+        place = filled
+        while place > 0:
+            b = place - 1
+            if out_sim[b] > s:
+                break
+            if out_sim[b] == s and (level[b] > g or (level[b] == g and out_ids[b] < r)):
+                break
+            place -= 1
+        if place >= k:
+            continue
+        for b in range(min(filled, k - 1), place, -1):
+            out_sim[b] = out_sim[b - 1]
+            out_ids[b] = out_ids[b - 1]
+            level[b] = level[b - 1]
+        out_sim[place] = s
+        out_ids[place] = r
+        level[place] = g
+        filled = min(filled + 1, k)

@@ -1,0 +1,55 @@
+"""scikit-learn Bagging of trees: one group of leaf ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import BaggingClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from ..core.reading import ActivationModes, Reading
+from ..core.table import numbers_of
+from .base import Parent, check_float32, out_of_bag_reading
+
+
+class BaggingParent(Parent):
+    family = "BaggingClassifier of trees"
+
+    @staticmethod
+    def problem(estimator: Any) -> str | None:
+        if not isinstance(estimator, BaggingClassifier):
+            return ""
+        base = estimator.estimator
+        if base is None or isinstance(base, DecisionTreeClassifier):
+            return None
+        return (
+            f"a BaggingClassifier of {type(base).__name__} has no leaves; "
+            "use estimator=DecisionTreeClassifier() inside it"
+        )
+
+    @classmethod
+    def has_out_of_bag(cls, estimator: Any) -> bool:
+        return estimator.bootstrap
+
+    def out_of_bag(self, reading: Reading) -> tuple[Reading, NDArray]:
+        n_classes = reading.proba.shape[1]
+        trees = self.estimator.estimators_
+
+        def votes(tree: int, leaves: NDArray) -> NDArray:
+            # A tree knows only the classes of its own rows.
+            proba = np.zeros((len(leaves), n_classes))
+            proba[:, trees[tree].classes_.astype(int)] = trees[tree].tree_.value[leaves, 0, :]
+            return proba
+
+        return out_of_bag_reading(reading, self.estimator, votes)
+
+    def read(self, X: Any, verbose: int = 0) -> Reading:
+        values = numbers_of(X)
+        check_float32(values)
+        bag = self.estimator
+        pairs = zip(bag.estimators_, bag.estimators_features_, strict=True)
+        leaves = [tree.apply(values[:, features]) for tree, features in pairs]
+        modes = ActivationModes.from_leaves(np.stack(leaves, axis=1))
+        return Reading(modes, bag.predict_proba(X), X)

@@ -1,0 +1,88 @@
+"""Input of a torch module: arrays, frames, tensors, data sets and loaders, as batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._utils.optional import optional
+from ..base import is_a
+
+
+def iterate(X: Any, batch_size: int) -> tuple[int | None, Iterable]:
+    """Number of rows if known, and batches: a loader as it is, anything else in order."""
+    torch = optional("torch", "torch")
+    if is_a(X, "torch", "DataLoader"):
+        return _length(X.sampler), X
+    if is_a(X, "torch", "Dataset"):
+        # A loader draws a seed; from a generator of its own, so that the user's is untouched.
+        loader = torch.utils.data.DataLoader(X, batch_size, generator=torch.Generator())
+        return _length(X), loader
+    is_tensor = is_a(X, "torch", "Tensor")
+    rows = X if is_tensor else _as_array(X)
+    if rows.ndim == 0:
+        raise ValueError("X must hold rows; got a single number.")
+    parts = (rows[start : start + batch_size] for start in range(0, len(rows), batch_size))
+    return len(rows), parts if is_tensor else map(torch.tensor, parts)
+
+
+def in_order(X: Any) -> bool:
+    """False for a loader that shuffles, draws, or batches in a way of its own."""
+    if not is_a(X, "torch", "DataLoader"):
+        return True
+    plain = ("SequentialSampler", "_InfiniteConstantSampler")
+    batches = type(X.batch_sampler).__name__ in ("BatchSampler", "NoneType")
+    return batches and type(X.sampler).__name__ in plain
+
+
+def _length(collection: Any) -> int | None:
+    try:
+        return len(collection)
+    except TypeError:  # an iterable data set has none
+        return None
+
+
+def _as_array(X: Any) -> NDArray:
+    array = np.asarray(X)
+    if array.dtype.kind in "fiub":
+        return array
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "X must be an array of numbers, a frame of numeric columns, a tensor, a Dataset or a "
+            f"DataLoader; got {type(X).__name__} of {array.dtype}. Encode text and categories "
+            "first; make a sparse matrix dense."
+        ) from error
+
+
+def split(batch: Any) -> tuple[Any, NDArray | None]:
+    """Input and labels of a batch: ``x``, ``(x,)`` or ``(x, label, ...)``."""
+    label = None
+    if isinstance(batch, (tuple, list)):
+        label = batch[1] if len(batch) > 1 else None
+        batch = batch[0] if batch else None
+    if not is_a(batch, "torch", "Tensor"):
+        raise TypeError(
+            f"a batch must be a tensor or (tensor, labels); got {came(batch)}. "
+            "Use a collate_fn that makes it so, and a module that takes one tensor."
+        )
+    if label is None:
+        return batch, None
+    label = label.detach().cpu().numpy() if is_a(label, "torch", "Tensor") else np.asarray(label)
+    if label.size != len(batch):
+        raise ValueError(
+            f"labels must be one for each of the {len(batch)} rows of a batch; got shape "
+            f"{label.shape}. Give class numbers, not one-hot rows."
+        )
+    return batch, label.reshape(-1)
+
+
+def came(value: Any) -> str:
+    """How a wrong value is named in a message."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return repr(value) if value is None or isinstance(value, str) else type(value).__name__

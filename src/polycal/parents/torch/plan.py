@@ -1,0 +1,164 @@
+"""Which module of a PyTorch classifier to call, and what to record of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._utils.optional import optional
+from ..base import is_a
+from ..networks import check_output
+from .data import came
+from .hooks import Tap, relu_pieces, unwrap
+
+if TYPE_CHECKING:
+    from .adapter import TorchParent
+
+NO_ACTIVATION = (
+    "no ReLU-type activation (ReLU, ReLU6, LeakyReLU, PReLU, Hardtanh) in {where}. Put nn.ReLU "
+    "modules in place of F.relu, or name the layers before it with layers=[...], or give an "
+    "encoder and a head that has a ReLU"
+)
+MAX_NAMES = 12
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The module to call and what to record of it."""
+
+    model: Any
+    taps: list[Tap]
+    encoder: Any = None
+    within: Any = None
+    outside: Any = None
+
+
+def make_plan(parent: TorchParent) -> Plan:
+    """Resolve names and check everything that can be known without data."""
+    check_output(parent.output)
+    if not isinstance(parent.batch_size, (int, np.integer)) or parent.batch_size < 1:
+        raise ValueError(f"batch_size must be an integer above 0; got {parent.batch_size!r}.")
+    model = whole_model(parent)
+    if parent.encoder is None:
+        if parent.head is not None:
+            raise ValueError(
+                "head is given without an encoder; expected both. Give encoder=, or name the "
+                "layers to read with layers=[...]."
+            )
+        return Plan(model, named_taps(model, parent.layers) or relu_taps(model))
+
+    encoder = find_part(model, parent.encoder, "encoder")
+    head = None if parent.head is None else find_part(model, parent.head, "head")
+    if parent.layers is not None:
+        if head is not None and parent.module is not None:
+            raise ValueError(
+                "head and layers both say where the modes come from; expected one of them."
+            )
+        return Plan(model, named_taps(model, parent.layers), encoder)
+    if head is not None:
+        if _holds(encoder, head) or _holds(head, encoder):
+            raise ValueError(
+                "encoder and head must be two separate submodules; got one inside the other. "
+                "Give as head what comes after the encoder."
+            )
+        return Plan(model, relu_taps(head, "the head"), encoder, within=head)
+    inside = [name for name, module in _all_names(model) if module is encoder]
+    taps = [
+        Tap(name, module)
+        for name, module in _all_names(model)
+        if relu_pieces(module) and not any(f"{name}.".startswith(f"{part}.") for part in inside)
+    ]
+    if not taps or encoder is model:
+        raise ValueError(NO_ACTIVATION.format(where="the module outside its encoder") + ".")
+    # One module may go by two names; it is hooked once.
+    unique = list({id(tap.module): tap for tap in reversed(taps)}.values())[::-1]
+    return Plan(model, unique, encoder, outside=encoder)
+
+
+def whole_model(parent: TorchParent) -> Any:
+    """The classifier itself, or head(encoder(x)) of two modules."""
+    for name in ("module", "encoder", "head"):
+        value = getattr(parent, name)
+        if value is None or (isinstance(value, str) and name != "module"):
+            continue
+        if not is_a(value, "torch", "Module"):
+            raise TypeError(
+                f"{name} must be a torch.nn.Module instance; got {came(value)}. "
+                "Build it and load its weights first."
+            )
+        if name != "encoder" and is_a(unwrap(value), "torch", "ScriptModule"):
+            raise TypeError(
+                f"{name} is a torch.jit.ScriptModule, whose activations cannot be read; "
+                "expected an ordinary nn.Module. Pass the module that was scripted or traced, "
+                "with its state_dict loaded."
+            )
+    if parent.module is not None:
+        return unwrap(parent.module)
+    parts = {"encoder": parent.encoder, "head": parent.head}
+    if any(part is None or isinstance(part, str) for part in parts.values()):
+        raise ValueError(
+            "module=None needs encoder and head as modules; got encoder="
+            f"{came(parent.encoder)}, head={came(parent.head)}. Give the module, or both parts."
+        )
+    torch = optional("torch", "torch")
+    return torch.nn.Sequential(OrderedDict((name, unwrap(part)) for name, part in parts.items()))
+
+
+def relu_taps(model: Any, where: str = "the module") -> list[Tap]:
+    """All ReLU-type submodules; an error when there is none."""
+    taps = [Tap(name, module) for name, module in model.named_modules() if relu_pieces(module)]
+    if not taps:
+        raise ValueError(NO_ACTIVATION.format(where=f"{where} ({type(model).__name__})") + ".")
+    return taps
+
+
+def named_taps(model: Any, layers: Any) -> list[Tap]:
+    """The submodules that the user named; none when ``layers`` is None."""
+    if layers is None:
+        return []
+    if isinstance(layers, str) or not isinstance(layers, Iterable) or not list(layers):
+        raise ValueError(
+            f"layers must be a list of submodule names; got {layers!r}. Available: {_names(model)}."
+        )
+    taps = [Tap(str(layer), find_part(model, layer, "layers"), True) for layer in layers]
+    return list({id(tap.module): tap for tap in taps}.values())
+
+
+def find_part(model: Any, part: Any, parameter: str) -> Any:
+    """A submodule by its dotted name, or checked to be one."""
+    if isinstance(part, str):
+        found = dict(_all_names(model)).get(part) if part else None
+        if found is None:
+            raise ValueError(
+                f"{parameter} names {part!r}, which the module does not have. "
+                f"Available: {_names(model)}."
+            )
+        # The hook sits inside torch.compile, but on a data-parallel part that is called as such:
+        # inside, each device would see its own share of the rows.
+        return found._orig_mod if is_a(found, "torch", "OptimizedModule") else found
+    if not _holds(model, part) or is_a(part, "torch", "OptimizedModule"):
+        part = unwrap(part)
+    if not is_a(part, "torch", "Module") or not _holds(model, part):
+        raise ValueError(
+            f"{parameter} must be a submodule of the module, or its name; got {came(part)} that "
+            f"is not part of it. Available: {_names(model)}."
+        )
+    return part
+
+
+def _all_names(model: Any) -> list[tuple[str, Any]]:
+    return list(model.named_modules(remove_duplicate=False))
+
+
+def _names(model: Any) -> str:
+    names = [name for name, _ in model.named_modules() if name]
+    more = f", ... ({len(names)} in all)" if len(names) > MAX_NAMES else ""
+    return ", ".join(map(repr, names[:MAX_NAMES])) + more if names else "none"
+
+
+def _holds(model: Any, part: Any) -> bool:
+    return any(module is part for module in model.modules())

@@ -1,0 +1,75 @@
+"""What the displays share: colours, marks that are told apart in grey too, and checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._utils.optional import optional
+from .._utils.validation import as_floats
+
+# Okabe and Ito: told apart by colour-blind readers too. Black is kept for lines of reference.
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+YELLOW, SKY, AMBER, GREY = "#F0E442", "#56B4E9", "#E69F00", "#666666"
+COLORS = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, YELLOW, GREY)
+LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 1)))
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "|||", "ooo")
+# Probability as one colour: its lightness rises with it, so that it survives a grey printer.
+SEQUENTIAL = "cividis"
+SMALL = 8  # points, for legends and notes
+
+
+def new_axes(ax: Any, size: tuple[float, float]) -> Any:
+    """``ax``, or the only axes of a new figure."""
+    plt = optional("matplotlib.pyplot", "plot")
+    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+
+
+def legend_above(ax: Any, title: str, n_columns: int, handles: list | None = None) -> None:
+    """A legend in one row above the axes, where no data is, and the title above it."""
+    ax.legend(
+        handles=ax.get_legend_handles_labels()[0] if handles is None else handles,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=n_columns,
+        fontsize=SMALL,
+        frameon=False,
+        columnspacing=1.2,
+        handlelength=1.8,
+    )
+    ax.set_title(title, pad=26)
+
+
+def model_name(estimator: Any, name: str | None) -> str:
+    return type(estimator).__name__ if name is None else name
+
+
+def require(estimator: Any, *methods: str) -> None:
+    """The estimator has each method."""
+    for method in methods:
+        if not hasattr(estimator, method):
+            raise TypeError(
+                f"estimator must have the method {method}; {type(estimator).__name__} has none. "
+                "Give a fitted polycal estimator, or compute the values and use from_predictions."
+            )
+
+
+def check_table(X: Any, n_features: int | None = None, name: str = "X") -> NDArray:
+    """Finite rows of shape (n_samples, n_features), at least one."""
+    values = as_floats(X, name, "numbers in rows and columns")
+    if values.ndim != 2 or not values.size:
+        raise ValueError(
+            f"{name} must have shape (n_samples, n_features) and at least one row; got shape "
+            f"{values.shape}. Give the rows of a table."
+        )
+    if n_features is not None and values.shape[1] != n_features:
+        raise ValueError(
+            f"{name} must have {n_features} features; it has {values.shape[1]}. Fit the model on "
+            f"{n_features} features, or on a projection to {n_features}."
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite; it holds NaN or infinity. Remove such rows.")
+    return values

@@ -1,0 +1,81 @@
+"""One HTML file that answers: can I believe this model, and where?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from .._utils.files import whole_file
+from .._utils.validation import count
+from ..estimators import BaseCalibrator
+from .findings import Findings
+from .page import page
+
+
+def report(
+    model: Any,
+    X: Any,
+    y: ArrayLike,
+    X_ood: Any = None,
+    path: str | os.PathLike = "report.html",
+    *,
+    title: str | None = None,
+    max_rows: int = 300,
+    random_state: int = 0,
+) -> Path:
+    """Write a self-contained HTML report on a fitted model.
+
+    Parameters
+    ----------
+    model : fitted polycal estimator
+    X, y : test rows that the model was not fitted on, and their labels
+    X_ood : rows, default=None
+        Out-of-distribution rows to compare with.
+    path : path of the file, default="report.html"
+        It appears whole or not at all; an older one is replaced.
+    title : str, default=None
+        Heading of the page; made from the model's names by default.
+    max_rows : int, default=300
+        Rows that can be looked at one by one: all if there are no more, otherwise the least
+        trusted half and a random half.
+    random_state : int, default=0
+        Draws points at a distance, bootstrap samples, and the random half.
+
+    Returns
+    -------
+    Path
+        Of the file. It needs no network and runs no code but its own.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from polycal import KernelDensityForest, report
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = KernelDensityForest(50, random_state=0).fit(X[::2], y[::2])
+    >>> folder = tempfile.mkdtemp()
+    >>> report(model, X[1::2], y[1::2], X[1::2] + 50, f"{folder}/iris.html").name
+    'iris.html'
+    """
+    if not isinstance(model, BaseCalibrator):
+        raise TypeError(
+            f"model must be a fitted polycal estimator; got {type(model).__name__}. Wrap it: "
+            "GeodesicCalibrator(FrozenEstimator(model)).fit(X, y, X_cal=..., y_cal=...)."
+        )
+    check_is_fitted(model, "polytopes_")
+    count(max_rows=max_rows)
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"path is the folder {str(path)!r}; add a name for the file.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"path is in the folder {str(path.parent)!r}, which does not exist. Make it first."
+        )
+    found = Findings.of(model, X, y, X_ood, max_rows, random_state)
+    with whole_file(path) as part:
+        part.write_text(page(found, title or found.name), encoding="utf-8")
+    return path

@@ -1,0 +1,326 @@
+"""The numbers of a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._utils import validation
+from .._utils.significance import n_effective
+from ..core.table import column_values, find_categories, is_missing, number_columns, number_values
+from ..estimators import BaseCalibrator
+from ..evaluation import INSIDE, Evaluation, evaluate
+from ..gate.explanation import Explanation
+from ..kernels import pair_similarity
+from ..plotting import DistanceDisplay, ReliabilityDisplay, TrustDisplay
+from ..posterior.posterior import decide
+from ..simulations import sample_sphere
+
+OOD = "OOD"
+RADII = np.linspace(0, 5, 26)
+POINTS = 100  # at each distance
+BINS = 10
+NEIGHBOURS = 5  # polytopes shown for a row
+FEATURES = 5  # most surprising ones shown for a row
+MISSING = "missing"
+IDS = 10  # training rows named for a polytope
+# Rows that "the least trusted" means: a twentieth of the rows, but at least ten.
+LEAST, AT_LEAST = 0.05, 10
+
+
+@dataclass(frozen=True)
+class ParentView:
+    """The parent inside a polycal model, as a classifier of its own."""
+
+    model: BaseCalibrator
+
+    @property
+    def classes_(self) -> NDArray:
+        return self.model.classes_
+
+    def predict_proba(self, X: Any) -> NDArray:
+        return self.model._query(X)[0].proba
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """One set of rows, as the model sees them."""
+
+    name: str
+    proba: NDArray
+    parent: NDArray
+    why: Explanation
+    detail: list[dict[str, Any]]  # of the rows that can be looked at one by one
+
+    def least_trusted(self) -> NDArray:
+        n = min(len(self.why), max(AT_LEAST, round(LEAST * len(self.why))))
+        return np.argsort(self.why.score, kind="stable")[:n]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that the page shows."""
+
+    name: str
+    facts: dict[str, str]
+    classes: list[str]
+    priors: NDArray
+    n_familiar: float  # effective number of calibration rows
+    evaluation: Evaluation
+    reliability: dict[str, ReliabilityDisplay]
+    bias: float  # mean confidence less accuracy
+    distance: DistanceDisplay | str  # or why there is none
+    trust: TrustDisplay | None
+    sets: list[RowSet]
+
+    @classmethod
+    def of(
+        cls, model: BaseCalibrator, X: Any, y: ArrayLike, X_ood: Any, max_rows: int, seed: int
+    ) -> Findings:
+        parent = ParentView(model)
+        models = {"polycal": model, "parent": parent}
+        codes = validation.class_columns(y, model.classes_)
+        evaluation = evaluate(
+            models,
+            X,
+            y,
+            ood=None if X_ood is None else {OOD: X_ood},
+            priors=model.priors_,
+            random_state=seed,
+        )
+        rng = np.random.default_rng(seed)
+        sets = [_look(model, "test", X, codes, max_rows, rng)]
+        if X_ood is not None:
+            sets.append(_look(model, OOD, X_ood, None, max_rows, rng))
+        P = sets[0].proba
+        right = (P.argmax(axis=1) == codes).mean()
+        return cls(
+            name=f"{type(model).__name__} on {type(model.estimator_).__name__}",
+            facts=model_facts(model),
+            classes=[str(c) for c in model.classes_],
+            priors=model.priors_,
+            n_familiar=n_effective(model._familiar.weight),
+            evaluation=evaluation,
+            reliability={
+                "polycal": ReliabilityDisplay.from_predictions(codes, P, n_bins=BINS),
+                "parent": ReliabilityDisplay.from_predictions(codes, sets[0].parent, n_bins=BINS),
+            },
+            bias=float(P.max(axis=1).mean() - right),
+            distance=_distance(models, X, model, seed),
+            trust=None
+            if X_ood is None
+            else TrustDisplay.from_predictions(sets[0].why.weight, sets[1].why.weight, n_bins=BINS),
+            sets=sets,
+        )
+
+    def figure(self, model: str, metric: str, rows: str = INSIDE) -> tuple[float, float, float]:
+        """Value and interval."""
+        for f in self.evaluation.figures:
+            if (f.model, f.metric, f.rows) == (model, metric, rows):
+                return f.value, f.low, f.high
+        raise KeyError((model, metric, rows))
+
+
+def parent_name(model: BaseCalibrator) -> str:
+    """Class of the parent; of a Pipeline, also of its last step."""
+    parent = model.estimator_
+    name = type(parent).__name__
+    steps = getattr(parent, "steps", None)
+    return f"{name} with {type(steps[-1][1]).__name__}" if steps else name
+
+
+def model_facts(model: BaseCalibrator) -> dict[str, str]:
+    """What the model is, as a list of names and values."""
+    parameters = model.get_params(deep=False)
+    return {
+        "model": type(model).__name__,
+        "parent": parent_name(model),
+        "features": str(getattr(model, "n_features_in_", "not a table")),
+        "training rows": f"{len(model._landscape.ids):,}",
+        "polytopes": f"{len(model.polytopes_):,}",
+        "calibration": f"{model.calibration_}, {len(model._familiar.log_f):,} rows",
+        "posterior, gate, bandwidth": ", ".join(
+            str(parameters[name]) for name in ("posterior", "gate", "bandwidth")
+        ),
+        "false alarms allowed": f"{model.false_alarm_:.2%}",
+        "log floor": f"{model.log_floor_:.4g}",
+        "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
+        "class priors": ", ".join(
+            f"{c}: {p:.3g}" for c, p in zip(model.classes_, model.priors_, strict=True)
+        ),
+    }
+
+
+def _look(
+    model: BaseCalibrator,
+    name: str,
+    X: Any,
+    codes: NDArray | None,
+    max_rows: int,
+    rng: np.random.Generator,
+) -> RowSet:
+    log_f, log_posterior = model._answers(X)
+    proba, why = model._mixture(log_f, log_posterior), model.explain(X)
+    guess = decide(proba, log_posterior)
+    reading, encoded = model._query(X)
+    order = np.argsort(why.score, kind="stable")
+    if len(order) > max_rows:
+        rest = order[max_rows // 2 :]
+        order = np.r_[
+            order[: max_rows // 2], rng.choice(rest, max_rows - max_rows // 2, replace=False)
+        ]
+    chosen = np.sort(order)
+    seen = reading.take(chosen).seen
+    place = model._place
+    k = min(NEIGHBOURS, len(model.polytopes_))
+    index = place.nearest(reading.modes[chosen], encoded[chosen], fill=True).index[:, :k]
+    # By itself, because a search by Euclidean distance does not bring it.
+    similarity = pair_similarity(
+        reading.modes[chosen], model.polytopes_.modes, index, place.settings.effort
+    )
+    members = place.members(index)
+    show = _Shown(model, seen)
+    detail = []
+    for i, row in enumerate(chosen):
+        top = np.argsort(-why.surprise[row], kind="stable")[:FEATURES]
+        detail.append(
+            {
+                "row": int(row),
+                "label": None if codes is None else int(codes[row]),
+                "prediction": int(guess[row]),
+                "proba": _rounded(proba[row]),
+                "parent": _rounded(reading.proba[row]),
+                "weight": _short(why.weight[row]),
+                "p": _short(why.p_value[row]),
+                "verdict": str(why.verdict[row]),
+                "features": [
+                    {
+                        "name": why.features[j],
+                        "value": show.value(i, j),
+                        "usual": show.usual(why.polytope[row], j),
+                        "surprise": _short(why.surprise[row, j]),
+                    }
+                    for j in top
+                ],
+                "near": [
+                    {
+                        "similarity": _short(similarity[i, n]),
+                        "counts": _rounded(model.polytopes_.counts[r]),
+                        "rows": members[r][:IDS].tolist(),
+                        "more": max(0, len(members[r]) - IDS),
+                        "values": [show.center(r, j) for j in top],
+                    }
+                    for n, r in enumerate(index[i])
+                ],
+            }
+        )
+    return RowSet(name, proba, reading.proba, why, detail)
+
+
+class _Shown:
+    """Values of rows and of polytopes, in words."""
+
+    def __init__(self, model: BaseCalibrator, seen: Any):
+        self.seen, self.table = seen, model._landscape.table
+        self.density = model._landscape.density
+        self.number = {int(j): k for k, j in enumerate(self.table.numbers)}
+        self.category = {int(j): k for k, j in enumerate(self.table.categories)}
+        self.columns: dict[int, NDArray] = {}
+
+    def value(self, i: int, j: int) -> str:
+        if j not in self.columns:
+            self.columns[j] = column_values(self.seen, j)
+        value = self.columns[j][i]
+        if is_missing(value):
+            return MISSING
+        return _number(float(value)) if j in self.number else str(value)
+
+    def center(self, r: int, j: int) -> str:
+        """Mean of a number, most usual level of a category."""
+        if j in self.number:
+            return _number(self.density.mean[r, self.number[j]])
+        c = self.category[j]
+        shares = self.density.log_share[r, self.density.start[c] : self.density.start[c + 1]]
+        level = self.table.levels[c][int(np.argmax(shares[:-1]))]
+        return MISSING if level is None else str(level)
+
+    def usual(self, r: int, j: int) -> str:
+        """The same, with the bandwidth of a number."""
+        if j not in self.number:
+            return self.center(r, j)
+        width = 1 / np.sqrt(self.density.precision_of(r)[self.number[j]])
+        return f"{self.center(r, j)} ± {_number(width)}"
+
+
+def _distance(
+    models: dict[str, Any], X: Any, model: BaseCalibrator, seed: int
+) -> DistanceDisplay | str:
+    """Confidence on spheres around the data, in units of its own spread.
+
+    Numbers move; categories and other columns are those of random rows.
+    """
+    if isinstance(X, (list, tuple)):
+        X = np.asarray(X)
+    if hasattr(X, "detach"):  # a tensor
+        short = X.is_floating_point() and X.element_size() < 4  # bfloat16 is no type of numpy
+        X = np.asarray(X.detach().cpu().float() if short else X.detach().cpu())
+    if not hasattr(X, "columns") and not (isinstance(X, np.ndarray) and X.ndim == 2):
+        return "The rows are no dense table, so there are no columns to move."
+    # With a Pipeline, categorical_features names columns that only its last step sees.
+    raw = model._source.family.raw_input
+    categories = find_categories(X, "from_dtype" if raw else model.categorical_features)
+    columns = number_columns(X, categories)
+    if not len(columns):
+        return "The rows have no column of numbers to move."
+    values = number_values(X, columns)
+    known = ~np.isnan(values).all(axis=0)
+    columns, values = columns[known], values[:, known]
+    center, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    if not scale.any():
+        return "All rows have the same numbers, so there is no scale to move them by."
+    scale = np.where(scale > 0, scale, scale.mean())
+    end = np.sqrt(np.nansum(((values - center) / scale) ** 2, axis=1)).max()
+    rng = np.random.RandomState(seed)
+    spheres = [sample_sphere(POINTS, len(columns), r * end, random_state=rng) for r in RADII]
+    points = center + scale * np.concatenate(spheres)
+    moved = _moved(X, columns, points, rng.randint(len(values), size=len(points)))
+    try:
+        tables = {name: each.predict_proba(moved) for name, each in models.items()}
+    except Exception as error:  # an encoder that knows no other values; each library has its own
+        return f"The model refuses rows with other numbers: {error}"
+    return DistanceDisplay.from_predictions(
+        np.repeat(RADII, POINTS), tables, prior=model.priors_, data_end=1.0
+    )
+
+
+def _moved(X: Any, columns: NDArray, points: NDArray, picked: NDArray) -> Any:
+    """Rows of X with other numbers in some columns."""
+    if not hasattr(X, "columns"):
+        # A network may take float32 alone.
+        rows = X[picked].astype(X.dtype if X.dtype.kind == "f" else float)
+        rows[:, columns] = points
+        return rows
+    moved = {X.columns[j]: points[:, k] for k, j in enumerate(columns)}
+    if not hasattr(X, "iloc"):  # polars
+        series = type(X[X.columns[0]])
+        return X[picked].with_columns([series(name, v) for name, v in moved.items()])
+    rows = X.iloc[picked].reset_index(drop=True)
+    for name, values in moved.items():
+        rows[name] = values
+    return rows
+
+
+def _number(value: float) -> str:
+    return MISSING if np.isnan(value) else f"{value:.4g}"
+
+
+def _short(value: float) -> float | None:
+    """Four digits; JSON has no infinity."""
+    return float(f"{value:.4g}") if np.isfinite(value) else None
+
+
+def _rounded(values: NDArray) -> list[float]:
+    return [round(float(v), 4) for v in values]

@@ -1,0 +1,203 @@
+"""The code of the README and of the docs runs, and what they name exists."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import runpy
+import shlex
+import xml.etree.ElementTree as ET
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from typer.testing import CliRunner
+
+import polycal
+from polycal.cli.app import app
+from polycal.estimators.base import BaseCalibrator
+
+ROOT = Path(__file__).parents[2]
+DOCS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+NEEDS_TORCH = {"docs/recipes.md"}
+# Commands that take minutes, or a clone's data; other tests run them.
+TOO_LONG = ("polycal demo", "polycal reproduce")
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text_of(page), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in DOCS if blocks(page, "python")])
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    """The blocks of a page run in order, in one session."""
+    monkeypatch.chdir(tmp_path)  # what they write
+    if page in NEEDS_TORCH:
+        pytest.importorskip("torch")
+    session: dict = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, page, "exec"), session)
+
+
+def commands(page: str) -> list[str]:
+    """Lines of the page's console blocks, without comments."""
+    lines = "\n".join(blocks(page, "console")).splitlines()
+    return [line.split("  #")[0].strip() for line in lines if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Files that the pages name: an id, a label and some features."""
+    folder = tmp_path_factory.mktemp("tables")
+    wine = load_wine(as_frame=True)
+    table = wine.data[["alcohol", "flavanoids", "proline"]].copy()
+    table["region"] = np.where(np.arange(len(table)) % 3 == 0, "north", "south")
+    table["id"] = np.arange(len(table))
+    table["label"] = wine.target_names[wine.target]
+    table = table.sample(frac=1, random_state=0)
+    table[:120].to_csv(folder / "train.csv", index=False)
+    table[120:].to_csv(folder / "test.csv", index=False)
+    table[120:].drop(columns="label").to_csv(folder / "new.csv", index=False)
+    table[120:].assign(proline=1e6).to_csv(folder / "other.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in DOCS if any(c.startswith("polycal") for c in commands(page))]
+)
+def test_polycal_commands_run(page, tables, monkeypatch):
+    """The commands of a page run in order, in one folder."""
+    monkeypatch.chdir(tables)
+    for command in commands(page):
+        if command.startswith("polycal") and not command.startswith(TOO_LONG):
+            result = CliRunner().invoke(app, shlex.split(command)[1:])
+            assert result.exit_code == 0, f"{command}: {result.output}"
+
+
+def test_every_command_is_on_its_page():
+    names = [command.callback.__name__ for command in app.registered_commands]
+    sections = re.findall(r"^## (\w+)$", text_of("docs/cli.md"), flags=re.MULTILINE)
+    assert sections == names
+    shown = {command.split()[1] for command in commands("docs/cli.md")}
+    assert shown == set(names)
+
+
+@pytest.mark.parametrize("page", [*DOCS, "studies/README.md"])
+def test_named_files_and_commands_exist(page):
+    text = text_of(page)
+    for path in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        assert ((ROOT / page).parent / path).exists(), path
+    for script in re.findall(r"python (\S+\.py)", text):
+        assert (ROOT / script).exists(), script
+    for module in re.findall(r"python -m (studies\.[a-z]\w*)", text):
+        assert find_spec(module) is not None, module
+    for study in re.findall(r"^polycal reproduce (\w+)", text, flags=re.MULTILINE):
+        assert (ROOT / "studies" / f"{study}.py").exists(), study
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", text, flags=re.MULTILINE):
+        assert f"\n{target}:" in makefile, target
+
+
+def test_every_page_is_in_the_navigation():
+    trees = [tree for page in DOCS for tree in blocks(page, r"\{toctree\}")]
+    listed = {line for tree in trees for line in tree.splitlines() if line and line[0] != ":"}
+    pages = {Path(page).stem for page in DOCS[1:]} - {"index"}
+    assert listed == pages | {"gallery/index", "reference"}
+
+
+def test_every_option_and_method_of_the_guide_exists():
+    text = text_of("docs/guide.md")
+    options = re.findall(r"^\| `(\w+)` \|", text.split("## Which option")[1], flags=re.MULTILINE)
+    assert len(options) > 8
+    assert set(options) <= set(inspect.signature(BaseCalibrator).parameters)
+
+
+def test_the_map_of_equations_names_functions_that_exist():
+    """Each function of theory.md is defined in the file beside it."""
+    rows = re.findall(r"\| `([\w.]+)` \| `([\w/]+)\.py` \|", text_of("docs/theory.md"))
+    assert len(rows) > 30
+    for name, path in rows:
+        module = importlib.import_module("polycal." + path.replace("/", "."))
+        found = module
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert found.__module__ == module.__name__, name
+
+
+def test_the_map_of_equations_is_complete():
+    """Equations 1 to 20 of the paper, and both of its algorithms, have a line."""
+    column = re.findall(r"^\| ([^|]+) \|", text_of("docs/theory.md"), flags=re.MULTILINE)
+    known: set[int] = set()
+    for cell in column:
+        for first, last in re.findall(r"\b(\d+)(?: to (\d+))?", cell):
+            known |= set(range(int(first), int(last or first) + 1))
+    assert set(range(1, 21)) <= known
+    assert {"Algorithm 1", "Algorithm 2"} <= set(column)
+
+
+def test_every_public_name_is_on_the_page_of_names():
+    modules = [polycal, polycal.metrics, polycal.plotting, polycal.simulations]
+    names = {module.__name__: sorted(module.__all__) for module in modules}
+    # set_..._request comes from scikit-learn's metadata routing.
+    ours = [base for base in BaseCalibrator.__mro__ if base.__module__.startswith("polycal")]
+    members = [member for base in ours for member in vars(base).items()]
+    own = [name for name, m in members if callable(m) and not name.startswith(("_", "set_"))]
+    names["Methods of the estimators"] = sorted(own)
+    sections = text_of("docs/api.md").split("\n## ")[1:]
+    row = re.compile(r"^\| `(\w+)` \| \S", flags=re.MULTILINE)
+    listed = {text.split("\n")[0]: sorted(row.findall(text)) for text in sections}
+    assert listed == names
+
+
+def test_every_public_class_and_function_is_in_the_reference():
+    listed = re.findall(r"^   (\w+)$", text_of("docs/reference.rst"), flags=re.MULTILINE)
+    modules = [polycal, polycal.metrics, polycal.plotting, polycal.simulations]
+    names = [name for module in modules for name in module.__all__]
+    assert sorted(listed) == sorted({*names} - {"PAPER", "metrics", "plotting", "simulations"})
+
+
+def test_every_display_is_shown_and_the_pictures_are_small():
+    text = text_of("docs/displays.md")
+    for name in polycal.plotting.__all__:
+        assert f"plotting.{name}" in text
+    pictures = dict(re.findall(r"!\[(.*)\]\((\S+\.png)\)", text))
+    assert len(pictures) == text.count("![") == len(polycal.plotting.__all__) + 1
+    for words, path in pictures.items():
+        assert len(words) > 40  # what one would see
+        assert (ROOT / "docs" / path).stat().st_size < 60_000
+
+
+def test_the_picture_of_the_flow_names_files_that_exist():
+    tree = ET.parse(ROOT / "docs/images/flow.svg")
+    words = " ".join(tree.getroot().itertext()).split()
+    files = [word for word in words if word.endswith((".py", "/"))]
+    assert len(files) >= 6
+    for file in files:
+        assert (ROOT / "src/polycal" / file).exists(), file
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
+def test_examples_begin_with_a_title(example):
+    """The gallery takes it from there; displays.py is no page of the gallery."""
+    lines = inspect.cleandoc(example.read_text().split('"""')[1]).splitlines()
+    if example.stem != "displays":
+        assert set(lines[1]) == {"="}
+        assert len(lines[1]) >= len(lines[0])
+
+
+@pytest.mark.parametrize(
+    "example", sorted((ROOT / "examples").glob("plot_*.py")), ids=lambda path: path.stem
+)
+def test_examples_of_the_gallery_run(example):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.close("all")
+    runpy.run_path(str(example))
+    assert pyplot.get_fignums()  # each draws something
+    pyplot.close("all")

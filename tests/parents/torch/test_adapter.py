@@ -1,0 +1,286 @@
+"""Networks of torch: bits equal the activations computed by hand, nothing is left behind."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from tests.toys.readings import D, K, N, assert_modes, assert_same
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from polycal.parents.networks import to_proba  # noqa: E402
+from polycal.parents.torch.adapter import TorchParent, energy  # noqa: E402
+from tests.toys.torch_nets import (  # noqa: E402
+    MARKS,
+    Functional,
+    Shared,
+    TwoParts,
+    by_hand,
+    hooks,
+    mlp,
+    read,
+)
+
+pytestmark = MARKS
+
+
+# ---------------------------------------------------------------- modes
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [nn.ReLU(), nn.ReLU(inplace=True), nn.LeakyReLU(0.1), nn.PReLU(7, init=-0.5)],
+    ids=["relu", "inplace", "leaky", "prelu"],
+)
+def test_bits_are_the_signs_of_the_inputs(X, activation):
+    net = mlp(activation, copy.deepcopy(activation))
+    before, logits = by_hand(net, X)
+    assert_modes(read(net, X), [b > 0 for b in before], softmax(logits, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("activation", "low", "high"), [(nn.ReLU6(), 0, 6), (nn.Hardtanh(-0.5, 0.25), -0.5, 0.25)]
+)
+def test_bounded_activations_have_three_pieces(X, activation, low, high):
+    net = mlp(activation)
+    X = 8 * X
+    (before,), logits = by_hand(net, X)
+    expected = np.concatenate([before > low, before >= high], axis=1)
+    assert_modes(read(net, X), [expected], softmax(logits, axis=1))
+
+
+def test_a_bound_belongs_to_the_upper_piece():
+    net = nn.Sequential(nn.Hardtanh(-1, 1), nn.Linear(1, 2))
+    bits = next(read(net, [[-1.0], [-0.5], [1.0], [2.0]]).modes.groups())
+    np.testing.assert_array_equal(bits, [[0, 0], [1, 0], [1, 1], [1, 1]])
+
+
+def test_each_call_of_a_shared_activation_is_a_group(X):
+    net = Shared()
+    with torch.no_grad():
+        first = net.first(torch.as_tensor(X))
+        second = net.second(first.relu())
+        logits = net.out(second.relu()).double().numpy()
+    expected = [first.numpy() > 0, second.numpy() > 0]
+    assert_modes(read(net, X), expected, softmax(logits, axis=1))
+
+
+def test_named_linear_layers_equal_relu_modules(X):
+    plain, functional = Shared(), Functional()
+    functional.load_state_dict(plain.state_dict())
+    named = read(TorchParent(functional, layers=["second", "first"]), X)
+    assert_same(named, read(plain, X))
+
+
+def test_named_layers_leave_out_the_others(X):
+    net = mlp(nn.ReLU(), nn.ReLU6())
+    every = list(read(net, X).modes.groups())
+    some = list(read(TorchParent(net, layers=["3"]), X).modes.groups())
+    assert len(some) == 2
+    np.testing.assert_array_equal(some[0], every[1])
+
+
+def test_convolutions_are_flattened(y):
+    images = np.random.default_rng(2).normal(size=(N, 1, 6, 6)).astype(np.float32)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, K))
+    before, logits = by_hand(net, images)
+    reading = read(net, images)
+    assert_modes(reading, [b > 0 for b in before], softmax(logits, axis=1))
+    assert reading.modes.sizes == (64, K)
+    np.testing.assert_array_equal(reading.seen, images.reshape(N, 36).astype(np.float64))
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 256])
+def test_any_batch_size(X, batch_size):
+    net = mlp(nn.ReLU())
+    assert_same(read(TorchParent(net, batch_size=batch_size), X), read(net, X))
+
+
+def test_an_in_place_first_layer_leaves_the_input_alone(X):
+    net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(D, K)).double()
+    for rows in (X.astype(float), torch.tensor(X).double()):
+        before = copy.deepcopy(rows)
+        reading = read(net, rows)
+        np.testing.assert_array_equal(reading.seen, before)
+        np.testing.assert_array_equal(rows, before)
+
+
+# ---------------------------------------------------------------- output
+
+
+def test_one_logit_is_two_classes(X):
+    net = mlp(nn.ReLU(), out=1)
+    before, logits = by_hand(net, X)
+    positive = expit(logits[:, 0])
+    assert_modes(read(net, X), [b > 0 for b in before], np.stack([1 - positive, positive], axis=1))
+    assert_same(read(nn.Sequential(net, nn.Flatten(0)), X), read(net, X))
+
+
+def test_probabilities_and_their_logarithm(X):
+    net = mlp(nn.ReLU())
+    p = TorchParent(nn.Sequential(net, nn.Softmax(dim=1)), output="probabilities")
+    log_p = TorchParent(nn.Sequential(net, nn.LogSoftmax(dim=1)), output="log_probabilities")
+    assert_same(read(p, X), read(net, X))
+    assert_same(read(log_p, X), read(net, X))
+
+
+@pytest.mark.parametrize(
+    ("last", "output", "message"),
+    [
+        (nn.Softmax(dim=1), "logits", 'already probabilities. Set output="probabilities"'),
+        (nn.Identity(), "probabilities", 'each row with sum 1.*Set output="logits"'),
+        (nn.Unflatten(1, (K, 1)), "logits", r"shape \(70, 3, 1\)"),
+        (nn.Flatten(0), "logits", "one row for each of the 70 rows"),
+        (nn.Identity(), "scores", "output must be one of 'logits'"),
+    ],
+)
+def test_wrong_output(X, last, output, message):
+    with pytest.raises(ValueError, match=message):
+        read(TorchParent(nn.Sequential(*mlp(nn.ReLU()), last), output=output), X)
+
+
+def test_output_that_is_not_a_tensor(X):
+    class Pair(Shared):
+        def forward(self, x):
+            return super().forward(x), x
+
+    with pytest.raises(TypeError, match="one tensor of class scores; got tuple"):
+        read(Pair(), X)
+
+
+def test_not_finite(X):
+    net = mlp(nn.ReLU())
+    X[3, 0] = np.nan
+    with pytest.raises(ValueError, match="X must be finite as torch.float32"):
+        read(net, X)
+    with torch.no_grad():
+        net[-1].bias[0] = torch.nan
+    with pytest.raises(ValueError, match="NaN or infinity for 2 of 2 rows, the first is row 0"):
+        read(net, X[:2])
+
+
+# ---------------------------------------------------------------- encoder and head
+
+
+def test_encoder_and_head_by_name_by_module_and_alone(X):
+    net = TwoParts()
+    with torch.no_grad():
+        embedding = net.encoder(torch.as_tensor(X)).double().numpy()
+        logits = net.head(torch.as_tensor(embedding).float()).double().numpy()
+    reading = read(TorchParent(net, encoder="encoder", head="head"), X)
+    assert_modes(reading, [embedding > 0], softmax(logits, axis=1))
+    unit = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
+    np.testing.assert_allclose(reading.seen, unit, atol=1e-6)
+    assert reading.seen.dtype == np.float64
+    for parent in [
+        TorchParent(net, encoder="encoder"),
+        TorchParent(net, encoder=net.encoder, head=net.head),
+        TorchParent(encoder=net.encoder, head=net.head),
+        TorchParent(encoder=net.encoder, head=net.head, layers=["head.0"]),
+        TorchParent(nn.DataParallel(net), encoder="encoder"),
+        TorchParent(encoder=torch.compile(net.encoder), head=torch.compile(net.head)),
+    ]:
+        assert_same(read(parent, X), reading)
+    raw = read(TorchParent(net, encoder="encoder", normalize=False), X)
+    np.testing.assert_allclose(raw.seen, embedding, atol=1e-6)
+
+
+def test_energy_of_a_normalised_embedding(X):
+    """log sum exp of the logits around their mean; two classes by one column or by two."""
+    net = TwoParts().double()
+    with torch.no_grad():
+        logits = net(torch.as_tensor(X).double()).numpy()
+    expected = np.log(np.exp(logits - logits.mean(axis=1, keepdims=True)).sum(axis=1))
+    reading = read(TorchParent(net, encoder="encoder"), X)
+    np.testing.assert_allclose(reading.energy, expected, rtol=1e-12)
+    np.testing.assert_array_equal(reading.take(np.array([3, 1])).energy, reading.energy[[3, 1]])
+
+    def of(scores):
+        return energy(scores, to_proba(scores, "logits", ""))
+
+    shifted = of(logits + np.arange(len(logits))[:, None])
+    np.testing.assert_allclose(shifted, expected, rtol=1e-9)
+    score = logits[:, :1]
+    two = np.concatenate([np.zeros_like(score), score], axis=1)
+    for one in (score, score[:, 0]):
+        np.testing.assert_allclose(of(one), of(two), rtol=1e-12)
+    assert (of(np.array([[-np.inf], [np.inf], [1e4]])) == [np.inf, np.inf, 5e3]).all()
+    for other in ({"normalize": False}, {"encoder": None}):
+        assert read(TorchParent(net, **{"encoder": "encoder", **other}), X).energy is None
+
+
+def test_a_head_in_place_does_not_change_the_embedding(X):
+    net = TwoParts().double()
+    net.head[0] = nn.ReLU(inplace=True)
+    seen = read(TorchParent(net, encoder="encoder", normalize=False), X).seen
+    assert (seen < 0).any()
+
+
+def test_an_activation_shared_by_encoder_and_head_counts_in_the_head_only(X):
+    net = TwoParts()
+    expected = read(TorchParent(net, encoder="encoder"), X)
+    net.head[0] = net.encoder[1]
+    for head in (None, "head"):
+        assert_same(read(TorchParent(net, encoder="encoder", head=head), X), expected)
+
+
+def test_an_embedding_of_zeros_stays(X):
+    net = TwoParts()
+    with torch.no_grad():
+        net.encoder[-1].weight.zero_()
+        net.encoder[-1].bias.zero_()
+    np.testing.assert_array_equal(read(TorchParent(net, encoder="encoder"), X).seen, 0.0)
+
+
+# ---------------------------------------------------------------- nothing is left behind
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_flags_hooks_and_statistics_are_put_back(X, fails):
+    net = TwoParts()
+    net.encoder.append(nn.BatchNorm1d(4))
+    net.encoder.append(nn.Dropout(0.5))
+    net.train()
+    net.encoder[0].eval()
+    net.head.register_forward_hook(lambda *args: None)
+    flags, n_hooks = [m.training for m in net.modules()], hooks(net)
+    state = copy.deepcopy(net.state_dict())
+    parent = TorchParent(net, encoder="encoder", batch_size=16)
+    if fails:
+        with pytest.raises(RuntimeError):
+            read(parent, np.zeros((5, D + 1)))
+    else:
+        assert_same(read(parent, X), read(parent, X))  # eval(): no dropout
+    assert [m.training for m in net.modules()] == flags
+    assert hooks(net) == n_hooks
+    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
+    assert torch.is_grad_enabled()
+
+
+def test_device_is_put_back(X):
+    net = mlp(nn.ReLU())
+    with pytest.raises((RuntimeError, NotImplementedError, ValueError)):
+        # "meta" tensors have no values, so reading them fails after the move.
+        read(TorchParent(net.to("meta"), device="cpu"), X)
+    assert {p.device.type for p in net.parameters()} == {"meta"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_gpu_equals_cpu_and_the_module_goes_back(X):
+    net = mlp(nn.ReLU())
+    reading = read(TorchParent(net, device="cuda"), X)
+    np.testing.assert_allclose(reading.proba, read(net, X).proba, atol=1e-5)
+    assert {p.device.type for p in net.parameters()} == {"cpu"}
+
+
+def test_state_dict(X, tmp_path):
+    net = mlp(nn.ReLU(), nn.PReLU())
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    other = mlp(nn.ReLU(), nn.PReLU())
+    other.load_state_dict(torch.load(tmp_path / "net.pt", weights_only=True))
+    assert_same(read(other, X), read(net, X))
