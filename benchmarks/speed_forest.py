@@ -25,7 +25,7 @@ from sklearn.frozen import FrozenEstimator
 
 from polycal import GeodesicCalibrator
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Effort, ForestIndex
+from polycal.kernels import Execution, ForestIndex
 
 N_QUERIES = 2000
 
@@ -82,7 +82,7 @@ def crossover(n: int = 20_000, trees: int = 100) -> dict:
         times = {}
         for method in ("index", "scan"):
             index = ForestIndex(stored, method=method)
-            run_once = partial(index.class_sums, queries, counts, np.array([1.0]), Effort())
+            run_once = partial(index.class_sums, queries, counts, np.array([1.0]), Execution())
             run_once()
             times[method] = best_time(run_once)
         visits, comparisons = len(queries) * n * trees / n_leaves, len(queries) * n * trees

@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 
 from polycal.core.density import Density
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Effort, NetworkIndex, Search, reference
+from polycal.kernels import Execution, NetworkIndex, Search, reference
 
 LAYERS = (1000,) * 4
 
@@ -36,15 +36,15 @@ def main() -> None:
     origin = rng.integers(0, args.polytopes, args.queries)
     asked = [layer[origin] ^ (rng.random((args.queries, layer.shape[1])) < 0.1) for layer in stored]
     modes, queries = ActivationModes.from_bits(stored), ActivationModes.from_bits(asked)
-    index, effort = NetworkIndex(modes), Effort(n_jobs=args.threads)
+    index, execution = NetworkIndex(modes), Execution(n_jobs=args.threads)
     X = np.zeros((args.queries, 1))
     one = np.ones((args.polytopes, 1))
     search = Search(Density.from_parts(0 * one, one, one[:, 0]), 1)
-    near = index.nearest(queries, X, search, effort)  # compiles
+    near = index.nearest(queries, X, search, execution)  # compiles
     few = slice(0, 2)
     K = reference.similarity(queries[few], modes)
     assert (near.index[few, 0] == K.argmax(axis=1)).all()
-    ours = best_time(lambda: index.nearest(queries, X, search, effort))
+    ours = best_time(lambda: index.nearest(queries, X, search, execution))
 
     faiss.omp_set_num_threads(args.threads)
     flat = faiss.IndexBinaryFlat(sum(LAYERS))

@@ -32,7 +32,7 @@ def _swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 @contextmanager
 def no_confidence_levels() -> Iterator[None]:
     """The pool's own highest probability stays as it is."""
-    with _swapped(pool, "fit_confidence", lambda *rows: None):
+    with _swapped(pool, "fit_levels", lambda *rows: None):
         yield
 
 
@@ -70,13 +70,13 @@ def variance_prior(typical: Callable[[Polytopes], Any]) -> Iterator[None]:
     """
     plain = reference_set.geodesic_density
 
-    def with_prior(polytopes, index, regularization, effort, start, counted=None) -> Density:
-        density = plain(polytopes, index, regularization, effort, start, counted)
+    def with_prior(polytopes, index, regularization, execution, start, counted=None) -> Density:
+        density = plain(polytopes, index, regularization, execution, start, counted)
         rows, place = counted or (polytopes, np.arange(len(polytopes)))
         local = local_variance(1.0 / density.precision, place, rows.size)
         size = np.zeros((len(polytopes), 1))
         size[place, 0] = rows.size
-        weight = index.matmul(polytopes.modes, size, effort)
+        weight = index.matmul(polytopes.modes, size, execution)
         local = (weight * local + typical(rows)) / (weight + 1.0)
         variance = np.sqrt(local * np.average(local[place], axis=0, weights=rows.size))
         shift = -0.5 * (np.log(variance) + np.log(density.precision)).sum(axis=1)

@@ -29,7 +29,7 @@ from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
 from benchmarks._protocol import versions
-from polycal._utils.files import whole_file
+from polycal._utils.files import atomic_file
 
 Cell = dict[str, Any]
 RESULTS = Path(__file__).parent / "results"
@@ -255,7 +255,7 @@ def cell_name(cell: Cell) -> str:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """The whole file or none of it, also when the process or the machine stops."""
     data = content.encode() if isinstance(content, str) else content
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_bytes(data)
 
 

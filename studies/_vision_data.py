@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from polycal._utils.files import whole_file
+from polycal._utils.files import atomic_file
 
 from . import images
 from ._runner import Cell, Options, cell_name
@@ -92,7 +92,7 @@ def place_of(cell: Cell, options: Options, loss: str) -> Path:
 def keep(place: Path, name: str, arrays: dict[str, NDArray]) -> None:
     """Arrays as float16 (labels as they are), the whole file or none."""
     small = {k: v.astype(np.float16) if v.dtype.kind == "f" else v for k, v in arrays.items()}
-    with whole_file(place / name) as part, open(part, "wb") as file:
+    with atomic_file(place / name) as part, open(part, "wb") as file:
         np.savez(file, **small)
 
 

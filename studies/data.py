@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polycal._utils.files import whole_file
+from polycal._utils.files import atomic_file
 
 TABLE = Path(__file__).parent / "cc18.csv"
 
@@ -170,7 +170,7 @@ def download(names: list[str], target: Path) -> list[str]:
             lines.append(f"refused {name}: {type(error).__name__}: {error}")
             continue
         target.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as part, open(part, "wb") as file:
+        with atomic_file(path) as part, open(part, "wb") as file:
             np.savez_compressed(file, **arrays, sha256=np.array(sha256))
         lines.append(f"taken   {name}: {words}; sha256 {sha256}")
     return lines
@@ -198,7 +198,7 @@ def _encode(bunch) -> tuple[NDArray, NDArray, dict[str, NDArray]]:
 
 def _put(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_bytes(content)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polycal._utils.files import whole_file
+from polycal._utils.files import atomic_file
 from polycal._utils.optional import optional
 
 from .data import cache
@@ -223,7 +223,7 @@ def import_folder(source: Path, target: Path) -> list[str]:
             continue
         target.mkdir(parents=True, exist_ok=True)
         for path in files:
-            with whole_file(target / path.name) as part:
+            with atomic_file(target / path.name) as part:
                 part.write_bytes(path.read_bytes())
         lines.append(f"taken   {name}")
     if not lines:

@@ -27,8 +27,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Effort, build_index
-from polycal.parents import find_family
+from polycal.kernels import Execution, build_index
+from polycal.parents import find_adapter
 from polycal.plotting.style import BLUE, ORANGE
 from polycal.simulations import make_gaussian_xor
 
@@ -107,7 +107,7 @@ def run(cell: Cell, options: Options) -> list[dict]:
 
 def mean_kernels(network: Any, X: NDArray, y: NDArray) -> dict[str, float]:
     """Mean of K over pairs of two rows, by whether their class is the same."""
-    modes = find_family(network)(network).read(X).modes
+    modes = find_adapter(network)(network).read(X).modes
     ends = modes.column_ranges[-1][0]
     hidden = ActivationModes(
         np.ascontiguousarray(modes.codes[:, :ends]), modes.sizes[:-1], packed=True
@@ -116,7 +116,7 @@ def mean_kernels(network: Any, X: NDArray, y: NDArray) -> dict[str, float]:
     pair = ~np.eye(len(y), dtype=bool)
     means = {}
     for suffix, some in (("", modes), ("_hidden", hidden)):
-        K = build_index(some).similarity(some, Effort())
+        K = build_index(some).similarity(some, Execution())
         means["same" + suffix] = float(K[same & pair].mean())
         means["different" + suffix] = float(K[~same].mean())
     return means

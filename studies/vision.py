@@ -30,7 +30,7 @@ from scipy.special import softmax
 
 from benchmarks._protocol import SMALLEST
 from polycal import PAPER, GeodesicCalibrator, TorchParent
-from polycal._utils.files import whole_file
+from polycal._utils.files import atomic_file
 from polycal.metrics import (
     auroc,
     expected_calibration_error,
@@ -165,7 +165,7 @@ def run_training(cell: Cell, options: Options) -> list[dict]:
         compiled=options.extra.get("compile", False),
     )
     seconds = {"train": _now(device) - start}
-    with whole_file(place / "model.pt") as part:
+    with atomic_file(place / "model.pt") as part:
         torch.save(model.state_dict(), part)
 
     embeddings, logits = {}, {}

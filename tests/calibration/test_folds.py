@@ -18,10 +18,10 @@ from polycal import GeodesicCalibrator
 from polycal.calibration import reference_set
 from polycal.calibration.splits import Rows, parts_of, shuffled_parts
 from polycal.core.density import Density
-from polycal.core.reading import Near
+from polycal.core.neighbours import Neighbours
 from polycal.estimators.source import Source
 from polycal.kernels import reference
-from polycal.parents import find_family
+from polycal.parents import find_adapter
 from polycal.posterior.votes import stratified_parts
 from tests.toys.models import small_forest, small_network
 
@@ -41,7 +41,7 @@ def exams(monkeypatch):
 
         monkeypatch.setattr(f"polycal.estimators.base.{name}", made)
 
-    for name in ("held_exams", "out_of_bag_exams", "cross_exams"):
+    for name in ("holdout_folds", "out_of_bag_folds", "cross_fitted_folds"):
         spy(name)
     return seen
 
@@ -73,7 +73,7 @@ def test_auto(estimator, plan):
 def test_out_of_bag_equals_scikit_learns_own(blobs):
     X, y = blobs
     forest = RandomForestClassifier(40, oob_score=True, random_state=0).fit(X, y)
-    parent = find_family(forest)(forest)
+    parent = find_adapter(forest)(forest)
     reading, share = parent.out_of_bag(parent.read(X))
     assert_allclose(reading.proba, forest.oob_decision_function_, atol=1e-12)
     sampled = np.stack([np.isin(np.arange(600), rows) for rows in forest.estimators_samples_])
@@ -86,7 +86,7 @@ def test_out_of_bag_of_a_bagging_equals_scikit_learns_own(max_features, blobs):
     bag = BaggingClassifier(
         n_estimators=40, max_features=max_features, oob_score=True, random_state=0
     ).fit(X, y)
-    parent = find_family(bag)(bag)
+    parent = find_adapter(bag)(bag)
     reading, _ = parent.out_of_bag(parent.read(X))
     assert_allclose(reading.proba, bag.oob_decision_function_, atol=1e-12)
 
@@ -170,7 +170,7 @@ def test_parts_are_stratified_and_two_rows_of_a_class_are_enough():
 
 
 def test_own_polytope_is_dropped_or_else_the_last():
-    near = Near(np.array([[0.9, 0.8, 0.7]] * 3), np.array([[4, 2, 1], [2, 4, 1], [2, 1, 5]]))
+    near = Neighbours(np.array([[0.9, 0.8, 0.7]] * 3), np.array([[4, 2, 1], [2, 4, 1], [2, 1, 5]]))
     left = reference_set._without_own(near, np.array([4, 4, -1]), 2)
     assert_array_equal(left.index, [[2, 1], [2, 1], [2, 1]])
     assert_allclose(left.similarity, [[0.8, 0.7], [0.9, 0.7], [0.9, 0.8]])
@@ -254,7 +254,7 @@ def test_plans_that_cannot_be(blobs):
 def test_reference_ignores_the_leaf_that_is_none(blobs):
     """An out-of-bag row agrees with nothing in the trees that saw it, in every back-end."""
     from polycal.core.reading import ActivationModes
-    from polycal.kernels import Effort, ForestIndex, Search
+    from polycal.kernels import Execution, ForestIndex, Search
     from polycal.parents.base import NO_LEAF
 
     rng = np.random.default_rng(0)
@@ -266,8 +266,8 @@ def test_reference_ignores_the_leaf_that_is_none(blobs):
     density = Density.from_parts(rng.normal(size=(50, 1)), np.ones((50, 1)), np.ones(50) / 50)
     for method in ("index", "scan"):
         index = ForestIndex(stored, method)
-        assert_allclose(index.similarity(queries, Effort()), K)
-        near = index.nearest(queries, np.zeros((20, 1)), Search(density, 3), Effort())
+        assert_allclose(index.similarity(queries, Execution()), K)
+        near = index.nearest(queries, np.zeros((20, 1)), Search(density, 3), Execution())
         assert_allclose(near.similarity, np.sort(K, axis=1)[:, ::-1][:, :3])
 
 

@@ -17,7 +17,7 @@ from sklearn.datasets import load_wine
 from typer.testing import CliRunner
 
 import polycal
-from polycal._utils.files import whole_file
+from polycal._utils.files import atomic_file
 from polycal.cli import predict
 from polycal.cli.app import app
 from polycal.cli.tables import Writer, typed
@@ -223,7 +223,7 @@ def test_output_is_whole_or_not_at_all(folder, model, monkeypatch):
 
 def test_error_names_the_file_that_the_user_named(tmp_path):
     path = tmp_path / "out.csv"
-    with pytest.raises(OSError, match="out.csv") as caught, whole_file(path) as part:
+    with pytest.raises(OSError, match="out.csv") as caught, atomic_file(path) as part:
         raise PermissionError(13, "denied", str(part))
     assert caught.value.filename == str(path)
 

@@ -9,11 +9,12 @@ from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator
 from polycal.core.density import Density
+from polycal.core.neighbours import Neighbours
 from polycal.core.polytopes import Polytopes
-from polycal.core.reading import ActivationModes, Near
+from polycal.core.reading import ActivationModes
 from polycal.gate.bandwidth import class_density, geodesic_density, polytope_density
-from polycal.kernels import Effort, build_index, reference
-from polycal.posterior.votes import Evidence, PolytopeRatios
+from polycal.kernels import Execution, build_index, reference
+from polycal.posterior.votes import Evidence, PolytopeVotes
 from tests.toys.models import random_modes, small_forest, small_network
 
 
@@ -66,7 +67,7 @@ def test_geodesic_bandwidth_equals_its_definition():
     square = (X[None] - polytopes.mean[:, None]) ** 2
     local = (K[..., None] * square).sum(axis=1) / K.sum(axis=1)[:, None] + 1e-6
     common = np.average(local, axis=0, weights=polytopes.size)
-    density = geodesic_density(polytopes, index, 1e-6, Effort())
+    density = geodesic_density(polytopes, index, 1e-6, Execution())
     assert_allclose(density.precision, 1 / np.sqrt(local * common), rtol=1e-9)
 
 
@@ -99,12 +100,12 @@ def test_gamma_to_infinity_gives_raw_counts():
     polytopes = polytopes_of(rows)
     index = build_index(polytopes.modes)
     prior = polytopes.counts.sum(axis=0) / polytopes.counts.sum()
-    ratios = PolytopeRatios(Evidence(index, polytopes.counts), prior, 60)
-    every = Near(np.ones((len(polytopes), 1)), np.arange(len(polytopes))[:, None])
-    proba = ratios.proba(polytopes.modes, every, np.array([1e4]), Effort())[0]
+    ratios = PolytopeVotes(Evidence(index, polytopes.counts), prior, 60)
+    every = Neighbours(np.ones((len(polytopes), 1)), np.arange(len(polytopes))[:, None])
+    proba = ratios.proba(polytopes.modes, every, np.array([1e4]), Execution())[0]
     expected = polytopes.counts / polytopes.size[:, None]
     assert_allclose(proba, expected, atol=1e-12)
-    kept = ratios.at(1e4, Effort())
+    kept = ratios.at(1e4, Execution())
     assert_allclose(kept.ratios, polytopes.counts / polytopes.counts.sum(axis=0), atol=1e-12)
 
 
@@ -115,7 +116,9 @@ def test_smoothed_ratios_equal_their_definition():
     gamma, n = 0.7, 60
     w = reference.similarity(polytopes.modes, polytopes.modes) ** (gamma * np.log(n))
     top = w @ polytopes.counts
-    kept = PolytopeRatios(Evidence(index, polytopes.counts), np.ones(3) / 3, n).at(gamma, Effort())
+    kept = PolytopeVotes(Evidence(index, polytopes.counts), np.ones(3) / 3, n).at(
+        gamma, Execution()
+    )
     assert_allclose(kept.ratios, top / top.sum(axis=0), rtol=1e-9)
 
 

@@ -20,7 +20,7 @@ from polycal.core.polytopes import Polytopes
 from polycal.core.reading import ActivationModes
 from polycal.core.table import Table, find_categories
 from polycal.gate.bandwidth import geodesic_density, polytope_density, smoothed_shares
-from polycal.kernels import Effort, build_index, reference
+from polycal.kernels import Execution, build_index, reference
 from tests.toys.models import small_forest, small_network
 
 
@@ -162,7 +162,7 @@ def test_polytopes_with_missing_values_merge_as_one_batch():
 def test_geodesic_density_with_missing_values_equals_its_definition():
     modes, X, y, weight, start = mixed_polytopes()
     polytopes = Polytopes.from_rows(modes, X, y, weight, 2, start)
-    density = geodesic_density(polytopes, build_index(polytopes.modes), 1e-6, Effort(), start)
+    density = geodesic_density(polytopes, build_index(polytopes.modes), 1e-6, Execution(), start)
     K = reference.similarity(polytopes.modes, modes) * weight
     there = ~np.isnan(X[:, 1])
     near = (K[:, there] * X[there, 1]).sum(axis=1) / K[:, there].sum(axis=1)
@@ -205,7 +205,7 @@ def test_a_number_that_nobody_has():
     polytopes = Polytopes.from_rows(modes, X, y, weight, 2, start)
     index = build_index(polytopes.modes)
     for density in (
-        geodesic_density(polytopes, index, 1e-6, Effort(), start),
+        geodesic_density(polytopes, index, 1e-6, Execution(), start),
         polytope_density(polytopes, 1e-6, start),
     ):
         assert np.isfinite(density.log_density(X, np.zeros((80, 1), dtype=int))).all()

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import polycal
 from polycal import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
-from polycal.parents import find_family
+from polycal.parents import find_adapter
 from tests.toys.models import small_forest, small_network
 
 SPLIT = (
@@ -58,7 +58,7 @@ PARENTS = {
 def test_every_parent_is_read_as_it_predicts(name, blobs):
     X, y = blobs
     parent = clone(PARENTS[name]).fit(X, y)
-    reading = find_family(parent)(parent).read(X)
+    reading = find_adapter(parent)(parent).read(X)
     modes = reading.modes
     assert_allclose(reading.proba, parent.predict_proba(X), atol=1e-12)
     if name in ("forest", "extra trees"):

@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.tree import DecisionTreeClassifier
 
 from polycal import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
-from polycal.gate.gate import Familiar
+from polycal.gate.gate import CalibrationScores
 
 X, y = load_wine(return_X_y=True)
 MODELS = {
@@ -130,7 +130,7 @@ def test_false_alarms_of_each_verdict():
 )
 @settings(deadline=None)
 def test_p_value_and_floor_agree(held, new, level):
-    familiar = Familiar(np.array(held, dtype=float), np.ones(len(held)))
+    familiar = CalibrationScores(np.array(held, dtype=float), np.ones(len(held)))
     new = np.array(new, dtype=float)
     by_definition = [(1 + sum(h <= v for h in held)) / (len(held) + 1) for v in new]
     np.testing.assert_allclose(familiar.p_value(new), by_definition)
@@ -142,7 +142,7 @@ def test_p_value_and_floor_agree(held, new, level):
 def test_p_value_counts_weights():
     scores, weight = np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])
     np.testing.assert_allclose(
-        Familiar(scores, weight).p_value(np.array([0.0, 2.0, 9.0])), [2 / 8, 6 / 8, 1.0]
+        CalibrationScores(scores, weight).p_value(np.array([0.0, 2.0, 9.0])), [2 / 8, 6 / 8, 1.0]
     )
 
 

@@ -18,7 +18,7 @@ from polycal.core.reading import ActivationModes
 from polycal.kernels import ForestIndex, NetworkIndex, Search, reference
 from polycal.kernels.forest_loops import one_row_classes
 from tests.toys.kernels import (
-    EFFORT,
+    EXECUTION,
     INDEXES,
     all_log_densities,
     gaussians_at,
@@ -46,7 +46,7 @@ def test_forest_sums_of_modes_with_no_one_and_several_rows(method, n_classes):
     gaussians, X = random_gaussians(rng, 90, 3), rng.normal(size=(30, 3))
     exponents, index = np.array([0.5, 8.0]), ForestIndex(stored, method)
     search = Search(gaussians, 10, counts=counts, exponents=exponents)
-    near = index.nearest(queries, X, search, EFFORT)
+    near = index.nearest(queries, X, search, EXECUTION)
     K = reference.similarity(queries, stored)
     similarity, order = reference.nearest(K[:, :90], all_log_densities(gaussians, X), 10)
     assert_array_equal(near.index, order)
@@ -58,7 +58,7 @@ def test_forest_sums_of_modes_with_no_one_and_several_rows(method, n_classes):
 
     assert_allclose(near.sums, sums_of(counts), rtol=1e-9)
     less = np.where(rng.random((150, 1)) < 0.5, counts, 0.0)  # the same index, other labels
-    sums = index.class_sums(queries, less, exponents, EFFORT)
+    sums = index.class_sums(queries, less, exponents, EXECUTION)
     assert_allclose(sums, sums_of(less), rtol=1e-9)
 
 
@@ -73,9 +73,9 @@ def test_forest_counts_as_many_shared_leaves_as_there_are_trees(method, n_trees)
     index = ForestIndex(stored, method)
     K = np.eye(3)
     K[0, 2] = K[2, 0] = 1 / n_trees
-    assert_allclose(index.similarity(stored, EFFORT), K, rtol=1e-15)
+    assert_allclose(index.similarity(stored, EXECUTION), K, rtol=1e-15)
     search = Search(gaussians_at(np.zeros((3, 1)), np.ones((3, 1))), 3, False, counts, np.ones(1))
-    near = index.nearest(stored, np.zeros((3, 1)), search, EFFORT)
+    near = index.nearest(stored, np.zeros((3, 1)), search, EXECUTION)
     assert_array_equal(near.index, [[0, 2, -1], [1, -1, -1], [2, 0, -1]])
     assert_allclose(near.sums[0], K, rtol=1e-9)
 
@@ -88,10 +88,10 @@ def test_an_index_keeps_the_counts_of_one_pass_only(kind):
     K = reference.similarity(queries, stored)
     for counts in (rng.uniform(0.5, 3, (60, 4)), np.eye(4)[rng.integers(0, 4, 60)]):
         with config_context(working_memory=0.01):  # several blocks
-            sums = index.class_sums(queries, counts, exponents, EFFORT)
+            sums = index.class_sums(queries, counts, exponents, EXECUTION)
         assert_allclose(sums[0], reference.class_sums(K, counts, 2.0), rtol=1e-9)
         again = pickle.loads(pickle.dumps(index))
-        assert_array_equal(again.class_sums(queries, counts, exponents, EFFORT), sums)
+        assert_array_equal(again.class_sums(queries, counts, exponents, EXECUTION), sums)
 
 
 @pytest.mark.parametrize("kind", INDEXES)
@@ -102,7 +102,7 @@ def test_an_index_does_not_hold_the_counts_themselves(kind):
     left, expected = weakref.ref(counts), counts.sum(axis=0)
     flat = np.array([1e-300])  # K^0: every mode that shares something counts alike
     own = index.modes[:1]
-    sums = index.class_sums(own, counts, flat, EFFORT)
+    sums = index.class_sums(own, counts, flat, EXECUTION)
     K = reference.similarity(own, index.modes)
     assert_allclose(sums[0, 0], (K > 0)[0] @ counts)
     if kind == "torch":
@@ -110,7 +110,7 @@ def test_an_index_does_not_hold_the_counts_themselves(kind):
     del counts
     assert left() is None
     again = np.tile(expected, (60, 1))  # other counts, maybe at the same address
-    sums = index.class_sums(own, again, flat, EFFORT)
+    sums = index.class_sums(own, again, flat, EXECUTION)
     assert_allclose(sums[0, 0], (K > 0).sum() * expected)
 
 
@@ -127,11 +127,11 @@ def test_network_sums_of_modes_with_one_and_many_classes(n_classes, per_mode):
     assert product == (n_classes == 1 or per_mode > 1)
     K = reference.similarity(queries, stored)[:, 10:]
     expected = [reference.class_sums(K, counts[10:], e) for e in exponents]
-    sums = index.class_sums(queries, counts, exponents, EFFORT)
+    sums = index.class_sums(queries, counts, exponents, EXECUTION)
     assert_allclose(sums, expected, rtol=1e-9)
     gaussians, X = random_gaussians(rng, 150, 3), rng.normal(size=(30, 3))
     search = Search(gaussians, 5, counts=counts, exponents=exponents)
-    assert_allclose(index.nearest(queries, X, search, EFFORT).sums, expected, rtol=1e-9)
+    assert_allclose(index.nearest(queries, X, search, EXECUTION).sums, expected, rtol=1e-9)
 
 
 def test_small_blocks_have_a_few_rows_and_stay_within_memory():

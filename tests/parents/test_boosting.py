@@ -22,11 +22,11 @@ from threadpoolctl import threadpool_limits
 from polycal._utils import sklearn_compat
 from polycal._utils.sklearn_compat import hist_gradient_boosting_leaves
 from polycal.parents.boosting import (
-    CatBoostFamily,
-    GradientBoostingFamily,
-    HistGradientBoostingFamily,
-    LightGBMFamily,
-    XGBoostFamily,
+    CatBoostAdapter,
+    GradientBoostingAdapter,
+    HistGradientBoostingAdapter,
+    LightGBMAdapter,
+    XGBoostAdapter,
     check_proba,
 )
 
@@ -42,11 +42,11 @@ N, TRAIN = 300, 220
 NAMES = ["lightgbm", "xgboost", "catboost", "gb", "hgb"]
 NATIVE = ["lightgbm", "xgboost", "catboost", "hgb"]  # take missing values and categories
 FAMILY = {
-    "lightgbm": LightGBMFamily,
-    "xgboost": XGBoostFamily,
-    "catboost": CatBoostFamily,
-    "gb": GradientBoostingFamily,
-    "hgb": HistGradientBoostingFamily,
+    "lightgbm": LightGBMAdapter,
+    "xgboost": XGBoostAdapter,
+    "catboost": CatBoostAdapter,
+    "gb": GradientBoostingAdapter,
+    "hgb": HistGradientBoostingAdapter,
 }
 
 
@@ -167,7 +167,7 @@ def check_reading(name, estimator, X, constant=True):
     assert reading.modes.sizes == (leaves.shape[1],)
     np.testing.assert_array_equal(reading.proba, estimator.predict_proba(X))
     assert reading.proba.dtype == np.float64
-    assert reading.seen is X
+    assert reading.features is X
     distinct, where = reading.modes.distinct()
     assert len(distinct) > 3
     spread = max(np.ptp(reading.proba[where == i], axis=0).max() for i in range(len(distinct)))
@@ -240,7 +240,7 @@ def test_unseen_category_is_refused_by_xgboost_itself():
     estimator.fit(X, y)
     X["colour"] = pd.Categorical(["violet"] * N)
     with pytest.raises(xgboost.core.XGBoostError, match="category not in the training set"):
-        XGBoostFamily(estimator).read(X)
+        XGBoostAdapter(estimator).read(X)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -293,7 +293,7 @@ def test_gradient_boosting_names_the_range_of_its_trees():
     X, y, _ = numbers(missing=False)
     estimator = model("gb").fit(X, y)
     with pytest.raises(ValueError, match=r"1e\+300, beyond the range of float32"):
-        GradientBoostingFamily(estimator).read(np.full((1, 4), 1e300))
+        GradientBoostingAdapter(estimator).read(np.full((1, 4), 1e300))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -357,8 +357,8 @@ def test_early_stopping_survives_xgboosts_own_format(tmp_path):
     estimator.save_model(tmp_path / "model.json")
     loaded = type(estimator)()
     loaded.load_model(tmp_path / "model.json")
-    reading = XGBoostFamily(loaded).read(X)
-    assert_equal_readings(reading, XGBoostFamily(estimator).read(X))
+    reading = XGBoostAdapter(loaded).read(X)
+    assert_equal_readings(reading, XGBoostAdapter(estimator).read(X))
     assert reading.modes.sizes == (3 * (estimator.best_iteration + 1),)
 
 
@@ -409,7 +409,7 @@ def test_linear_trees_have_leaves_but_no_constant_probability(n_classes):
     estimator = model("lightgbm", linear_tree=True).fit(X, y)
     check_reading("lightgbm", estimator, X, constant=False)
     far = np.where(np.isnan(X), X, 1e300)
-    assert np.isfinite(LightGBMFamily(estimator).read(far).proba).all()
+    assert np.isfinite(LightGBMAdapter(estimator).read(far).proba).all()
 
 
 def test_catboost_text_and_embeddings():
@@ -428,7 +428,7 @@ def test_catboost_columns_come_in_the_order_of_the_sorted_labels():
     labels = np.array(["8", "9", "10"])[y]
     estimator = model("catboost").fit(X, labels)
     assert list(estimator.classes_) == ["8", "9", "10"]
-    proba = CatBoostFamily(estimator).read(X).proba
+    proba = CatBoostAdapter(estimator).read(X).proba
     np.testing.assert_array_equal(proba, estimator.predict_proba(X)[:, [2, 0, 1]])
     assert np.mean(np.unique(labels)[proba.argmax(axis=1)] == labels) > 0.8
 
@@ -461,12 +461,12 @@ def test_settings_that_cannot_work_say_what_to_do(name, options, message):
 def test_boosters_say_which_wrapper_to_use():
     X, y, _ = numbers()
     booster = model("xgboost").fit(X, y).get_booster()
-    assert "model = XGBClassifier() and model.load_model(path)" in XGBoostFamily.problem(booster)
+    assert "model = XGBClassifier() and model.load_model(path)" in XGBoostAdapter.problem(booster)
     booster = model("lightgbm").fit(X, y).booster_
-    assert "train LGBMClassifier" in LightGBMFamily.problem(booster)
+    assert "train LGBMClassifier" in LightGBMAdapter.problem(booster)
     cb = pytest.importorskip("catboost")
-    assert "catboost.to_classifier(model)" in CatBoostFamily.problem(cb.CatBoost())
-    assert "CatBoostRegressor has no predict_proba" in CatBoostFamily.problem(
+    assert "catboost.to_classifier(model)" in CatBoostAdapter.problem(cb.CatBoost())
+    assert "CatBoostRegressor has no predict_proba" in CatBoostAdapter.problem(
         cb.CatBoostRegressor()
     )
 
@@ -538,7 +538,7 @@ def test_wrong_rows_get_scikit_learns_own_message():
     X, y, _ = numbers()
     estimator = model("hgb").fit(X, y)
     with pytest.raises(ValueError, match="X has 3 features"):
-        HistGradientBoostingFamily(estimator).read(X[:, :3])
+        HistGradientBoostingAdapter(estimator).read(X[:, :3])
 
 
 def test_no_optional_library_is_imported():

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from polycal.parents.keras import KerasFamily
-from polycal.parents.torch.adapter import TorchFamily
+from polycal.parents.keras import KerasAdapter
+from polycal.parents.torch.adapter import TorchAdapter
 from tests.toys.readings import D, K, assert_modes, assert_same
 
 # Keras converts tensors in a way that NumPy 2 will drop.
@@ -24,7 +24,7 @@ def same_weights(keras):
 
 
 def keras_read(model, X, **kwargs):
-    return KerasFamily(model).read(X, **kwargs)
+    return KerasAdapter(model).read(X, **kwargs)
 
 
 def dense(layer, h):
@@ -41,8 +41,8 @@ def test_keras_sequential_by_hand(keras, X, tmp_path):
     model.add(L.PReLU(alpha_initializer=keras.initializers.Constant(-0.5)))
     model.add(L.Dense(6, activation="tanh"))
     model.add(L.Dense(K, activation="softmax"))
-    assert KerasFamily.problem(model) is None
-    assert TorchFamily.problem(model) == ""
+    assert KerasAdapter.problem(model) is None
+    assert TorchAdapter.problem(model) == ""
     model.layers[1].set_weights([w * 20 for w in model.layers[1].get_weights()])
     one, six, seven, last, out = (model.layers[i] for i in (0, 1, 2, 4, 5))
     a = dense(one, X)
@@ -51,7 +51,7 @@ def test_keras_sequential_by_hand(keras, X, tmp_path):
     proba = softmax(dense(out, np.tanh(dense(last, np.where(c > 0, c, -0.5 * c)))), axis=1)
     reading = keras_read(model, X)
     assert_modes(reading, [a > 0, np.concatenate([b > 0, b >= 6], axis=1), c > 0], proba)
-    np.testing.assert_array_equal(reading.seen, X.astype(np.float64))
+    np.testing.assert_array_equal(reading.features, X.astype(np.float64))
     model.save(tmp_path / "model.keras")
     assert_same(keras_read(keras.saving.load_model(tmp_path / "model.keras"), X), reading)
 
@@ -92,7 +92,7 @@ def test_keras_images_and_batches(keras, capsys):
     h = (np.einsum("nijab,abc->nijc", patches, kernel[:, :, 0]) + bias).reshape(300, 32)
     expected = np.concatenate([h > 0, h >= 0.2], axis=1)
     np.testing.assert_array_equal(next(reading.modes.groups()), expected)
-    assert reading.seen.shape == (300, 36)
+    assert reading.features.shape == (300, 36)
 
 
 def test_keras_batch_norm_and_dropout_at_rest(keras, X):
@@ -137,7 +137,7 @@ def test_keras_threads_read_one_model(keras, X):
     model = nested(keras)
     held = model.weights[0].value
     before = keras.ops.convert_to_numpy(held)
-    parent = KerasFamily(model)
+    parent = KerasAdapter(model)
     expected = parent.read(X)
     with ThreadPoolExecutor(4) as pool:
         for reading in pool.map(parent.read, [X] * 40):
@@ -148,13 +148,13 @@ def test_keras_threads_read_one_model(keras, X):
 def test_keras_reads_the_model_as_it_is_now(keras, X):
     """The model of the activations is kept from call to call, the weights are not."""
     model = nested(keras)
-    parent = KerasFamily(model)
+    parent = KerasAdapter(model)
 
     def outgoing():
         return sum(len(layer._outbound_nodes) for layer in model._flatten_layers())
 
     first, nodes = parent.read(X), outgoing()
-    assert KerasFamily.problem(model) is None
+    assert KerasAdapter.problem(model) is None
     assert_same(parent.read(X), first)
     assert outgoing() == nodes  # no call adds to the graph of the user
     model.set_weights([-weight for weight in model.get_weights()])
@@ -185,8 +185,8 @@ def test_keras_refusals(keras, X):
         (keras.Model(inputs, [L.ReLU()(inputs), inputs]), "2 outputs"),
         (keras.Sequential([inputs, L.ReLU(), L.Dense(K, activation="tanh")]), "'tanh'"),
     ]:
-        assert message in KerasFamily.problem(model)
-    assert KerasFamily.problem(object()) == ""
+        assert message in KerasAdapter.problem(model)
+    assert KerasAdapter.problem(object()) == ""
     rows = keras.Sequential([keras.Input((4, 1)), L.Flatten(), L.Dense(K, "relu"), L.Dense(K)])
     ones = np.ones((2, 4))
     assert_same(keras_read(rows, ones), keras_read(rows, ones[..., None]))  # as Keras takes them

@@ -11,7 +11,7 @@ from tests.toys.readings import assert_same
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from polycal.parents.torch.adapter import TorchFamily  # noqa: E402
+from polycal.parents.torch.adapter import TorchAdapter  # noqa: E402
 from tests.toys.torch_nets import MARKS, Shared, hooks, linear, mlp, read  # noqa: E402
 
 pytestmark = MARKS
@@ -24,47 +24,47 @@ def skorch_net(module=Shared, **kwargs):
 
 
 def test_skorch_reads_its_module(X, y):
-    from polycal.parents.skorch import SkorchFamily
+    from polycal.parents.skorch import SkorchAdapter
 
     net = skorch_net()
-    assert SkorchFamily.problem(net) is None
+    assert SkorchAdapter.problem(net) is None
     net.fit(X, y)
-    assert SkorchFamily.problem(net) is None
-    assert TorchFamily.problem(net) == ""
-    reading = SkorchFamily(net).read(X)
+    assert SkorchAdapter.problem(net) is None
+    assert TorchAdapter.problem(net) == ""
+    reading = SkorchAdapter(net).read(X)
     assert_same(reading, read(net.module_, X))
     np.testing.assert_allclose(reading.proba, net.predict_proba(X), atol=1e-6)
     assert sum(hooks(net.module_)) == 0
 
 
 def test_skorch_saved_and_loaded(X, y, tmp_path):
-    from polycal.parents.skorch import SkorchFamily
+    from polycal.parents.skorch import SkorchAdapter
 
     net = skorch_net().fit(X, y)
     net.save_params(f_params=tmp_path / "net.pt")
     other = skorch_net().initialize()
     other.load_params(f_params=tmp_path / "net.pt")
-    assert_same(SkorchFamily(other).read(X), SkorchFamily(net).read(X))
+    assert_same(SkorchAdapter(other).read(X), SkorchAdapter(net).read(X))
 
 
 def test_skorch_binary(X, y):
-    from polycal.parents.skorch import SkorchFamily
+    from polycal.parents.skorch import SkorchAdapter
 
     skorch = pytest.importorskip("skorch")
     net = skorch.NeuralNetBinaryClassifier(mlp(nn.ReLU(), out=1), max_epochs=2, verbose=0)
     net.fit(X, (y > 0).astype(np.float32))
-    assert_same(SkorchFamily(net).read(X), read(net.module_, X))
+    assert_same(SkorchAdapter(net).read(X), read(net.module_, X))
 
 
 def test_skorch_refusals(X, y):
-    from polycal.parents.skorch import SkorchFamily
+    from polycal.parents.skorch import SkorchAdapter
 
-    assert SkorchFamily.problem(mlp(nn.ReLU())) == ""
-    assert "no ReLU-type" in SkorchFamily.problem(skorch_net(linear()))
-    assert "net.module_.module" in SkorchFamily.problem(skorch_net(nn.DataParallel(Shared())))
+    assert SkorchAdapter.problem(mlp(nn.ReLU())) == ""
+    assert "no ReLU-type" in SkorchAdapter.problem(skorch_net(linear()))
+    assert "net.module_.module" in SkorchAdapter.problem(skorch_net(nn.DataParallel(Shared())))
     with pytest.raises(NotFittedError):
-        SkorchFamily(skorch_net()).read(X)
+        SkorchAdapter(skorch_net()).read(X)
     net = skorch_net(predict_nonlinearity=None).fit(X, y)
     with pytest.raises(ValueError, match="predict_nonlinearity"):
-        SkorchFamily(net).read(X)
+        SkorchAdapter(net).read(X)
     assert sum(hooks(net.module_)) == 0

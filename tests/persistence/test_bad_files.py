@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 import polycal
 from polycal import GeodesicCalibrator, ModelFileError
 from polycal._utils.sklearn_compat import walks_within
-from polycal.kernels import Effort, reference
+from polycal.kernels import Execution, reference
 from polycal.persistence import (
     AlteredFileError,
     NewerFormatError,
@@ -62,11 +62,11 @@ def test_a_network_of_before_weighs_labels_by_all_layers(blobs, tmp_path):
         forged(tmp_path / "m", lambda m, a: m["state"]["landscape"]["kernel"].pop("hidden_labels"))
     )
     modes = model._query(X[400:])[0].modes
-    exponent, effort = np.array([2.0]), Effort()
+    exponent, execution = np.array([2.0]), Execution()
     sums = []
     for kernel in (old._landscape.kernel, model._landscape.kernel):
         evidence = kernel.evidence
-        sums.append(evidence.index.class_sums(modes, evidence.counts, exponent, effort)[0])
+        sums.append(evidence.index.class_sums(modes, evidence.counts, exponent, execution)[0])
     K = reference.similarity(modes, evidence.index.modes)
     assert_allclose(sums[0], reference.class_sums(K, evidence.counts, 2.0), rtol=1e-9)
     assert np.abs(sums[0] - sums[1]).max() > 0.01

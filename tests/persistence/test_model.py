@@ -485,7 +485,9 @@ def test_types_of_the_users_own_need_trust(iris, tmp_path):
     model.set_params(random_state=0).fit(X, y)
     path = tmp_path / "m.polycal"
     model.save(path)
-    with pytest.raises(UnknownTypeError, match=r"holds tests.persistence.test_model.Doubler.*trusted=\["):
+    with pytest.raises(
+        UnknownTypeError, match=r"holds tests.persistence.test_model.Doubler.*trusted=\["
+    ):
         polycal.load(path)
     for trusted in (["tests.persistence.test_model.Doubler"], [Doubler]):
         assert_same(polycal.load(path, trusted=trusted), model, X)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from polycal._utils.significance import above_chance
-from polycal.posterior.levels import fit_confidence, with_confidence
+from polycal.posterior.levels import fit_levels, with_confidence
 
 
 def test_confidence_map_follows_the_share_of_right_answers():
@@ -16,7 +16,7 @@ def test_confidence_map_follows_the_share_of_right_answers():
     # Right eight times as often in ten as the confidence says.
     right = rng.random(6000) < 0.8 * P.max(axis=1)
     y = np.where(right, P.argmax(axis=1), P.argmin(axis=1))
-    levels = fit_confidence(np.log(P), y, np.ones(6000))
+    levels = fit_levels(np.log(P), y, np.ones(6000))
     moved = np.exp(levels(np.log(P)))
     assert_allclose(moved.sum(axis=1), 1)
     assert_array_equal(moved.argsort(axis=1), P.argsort(axis=1))
@@ -36,7 +36,7 @@ def test_confidence_levels_by_hand():
     """Four rows at 0.6 with two right, four at 0.9 with all right, 100 rows of the pool each."""
     P = np.repeat([[0.6, 0.4], [0.9, 0.1]], 4, axis=0)
     y = np.array([0, 0, 1, 1, 0, 0, 0, 0])
-    levels = fit_confidence(np.log(P), y, np.ones(8))
+    levels = fit_levels(np.log(P), y, np.ones(8))
     assert_allclose(levels.value, [(2 + 60) / 104, (4 + 90) / 104])
     assert_allclose(levels.edge, [0.75])
     expected = [0.05 * 0.7 + 0.95 * 62 / 104, 0.05 * 0.8 + 0.95 * 94 / 104]
@@ -47,9 +47,9 @@ def test_no_confidence_levels_where_the_rows_themselves_pay_for_them():
     """All right, half of them sure and half undecided: one level would take the sure ones' word."""
     P = np.repeat([[0.98, 0.01, 0.01], [0.51, 0.48, 0.01]], 24, axis=0)
     right, weight = np.zeros(48, dtype=int), np.ones(48)
-    assert fit_confidence(np.log(P), right, weight) is None
+    assert fit_levels(np.log(P), right, weight) is None
     half_right = np.arange(48) // 24 * (np.arange(48) % 2)
-    assert len(fit_confidence(np.log(P), half_right, weight).value) == 2
+    assert len(fit_levels(np.log(P), half_right, weight).value) == 2
 
 
 @pytest.mark.parametrize("weight", [np.ones(4), np.array([1.0, 1.0, 2.0, 4.0])])

@@ -10,12 +10,13 @@ from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator, KernelDensityForest
 from polycal.core.density import Density
-from polycal.core.reading import ActivationModes, Near
+from polycal.core.neighbours import Neighbours
+from polycal.core.reading import ActivationModes
 from polycal.gate.gate import (
     LEVELS,
-    Familiar,
+    CalibrationScores,
+    GateInput,
     GeodesicGate,
-    Vicinity,
     affordable_level,
     balance,
     conformal_floor,
@@ -86,8 +87,10 @@ def test_neighbourhood_counts_only_polytopes_that_share_a_symbol():
     """Hand-computed; K = 0 with every polytope closes the gate, whatever the density."""
     mean, variance = np.array([[0.0], [2.0], [0.0]]), np.array([[1.0], [4.0], [1.0]])
     density = Density.from_parts(mean, variance, np.ones(3) / 3)
-    near = Near(np.array([[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]), np.array([[0, 1, 2], [0, 1, -1]]))
-    place = Vicinity(np.array([[1.0], [0.0]]), near, density)
+    near = Neighbours(
+        np.array([[0.5, 0.25, 0.0], [0.0, 0.0, 0.0]]), np.array([[0, 1, 2], [0, 1, -1]])
+    )
+    place = GateInput(np.array([[1.0], [0.0]]), near, density)
     kernel, log_similarity = neighbourhood(place)
     expected = np.log(np.exp(-0.5) + np.exp(-0.5 * (1 / 4)))
     assert_allclose(kernel, [expected, -np.inf])
@@ -103,10 +106,10 @@ def test_neighbourhood_counts_only_polytopes_that_share_a_symbol():
 def test_energy_takes_the_place_of_the_similarity_up_to_its_ceiling():
     """Hand-computed: the second term is kappa times the energy, and none is above the ceiling."""
     density = Density.from_parts(np.zeros((1, 1)), np.ones((1, 1)), np.ones(1))
-    near = Near(np.full((3, 1), 0.25), np.zeros((3, 1), dtype=int))
+    near = Neighbours(np.full((3, 1), 0.25), np.zeros((3, 1), dtype=int))
     X, energy = np.array([[1.0], [1.0], [1.0]]), np.array([3.0, 8.0, 1e9])
     gate = GeodesicGate(100, log_floor=0.0, kappa=2.0, scale=4.0, ceiling=8.0)
-    place = Vicinity(X, near, density, energy)
+    place = GateInput(X, near, density, energy)
     assert_allclose(gate.log_f(place), [5.5 / 4, 15.5 / 4, 15.5 / 4])
     without = GeodesicGate(100, log_floor=0.0, kappa=2.0, scale=4.0)
     assert_allclose(without.log_f(place), (-0.5 + 2 * np.log(0.25)) / 4)
@@ -237,8 +240,8 @@ def test_labels_of_a_network_leave_out_its_output_layer(layers, blobs):
         counts = kernel.evidence.counts
         exponent = exponents(model.gamma_, kernel.n_samples)
         stored, asked = kernel.evidence.index.modes, reading.modes
-        gamma, effort = np.array([model.gamma_]), place.settings.effort
-        found = kernel.proba(asked, near, gamma, effort)[0]
+        gamma, execution = np.array([model.gamma_]), place.settings.execution
+        found = kernel.proba(asked, near, gamma, execution)[0]
         if (posterior, distance) == ("pooled", "geodesic"):
             hidden = [
                 ActivationModes.from_bits(list(modes.groups())[:-1]) for modes in (asked, stored)
@@ -342,7 +345,7 @@ def test_no_shared_leaf_closes_the_gate(gate, blobs):
 def test_auto_false_alarm_takes_what_costs_nothing():
     """A posterior that knows nothing affords the highest level; a perfect one the lowest."""
     scores = np.arange(1000.0) / 100
-    familiar = Familiar(scores, np.ones(1000))
+    familiar = CalibrationScores(scores, np.ones(1000))
     gate = GeodesicGate(1000, 0.0, 1.0, 1.0)
     y = np.tile([0, 1], 500)
     prior = np.array([0.5, 0.5])

@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from polycal import GeodesicCalibrator
 from polycal.calibration import reference_set
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Effort, reference
+from polycal.kernels import Execution, reference
 from polycal.parents import networks
 from polycal.posterior import pool
 from polycal.posterior.posterior import shift_prior
@@ -286,8 +286,8 @@ def test_without_levels_the_pool_speaks(iris_model):
     parent = model.estimator_.predict_proba(X)
     kernel = fit()._landscape  # the same evidence, gamma below
     near = kernel.nearest(model._parent.read(X).modes, X, gamma=model.gamma_)
-    gammas, effort = np.array([model.gamma_]), kernel.settings.effort
-    proba = kernel.kernel.proba(model._parent.read(X).modes, near, gammas, effort)[0]
+    gammas, execution = np.array([model.gamma_]), kernel.settings.execution
+    proba = kernel.kernel.proba(model._parent.read(X).modes, near, gammas, execution)[0]
     posterior = model._posterior
     views = [pool.views_of(p, posterior.train_prior, posterior.n_rows) for p in (parent, proba)]
     expected = shift_prior(kept(np.stack(views)), posterior.fitted_prior, posterior.prior)
@@ -316,7 +316,7 @@ def test_labels_by_all_layers_weighs_as_the_neighbours_do():
     for name, hook in (("all", _hooks.labels_by_all_layers), ("hidden", nullcontext)):
         with hook():
             index = reference_set.build_index(modes, hidden_labels=True)
-        sums[name] = index.class_sums(modes, counts, exponent, Effort())[0]
+        sums[name] = index.class_sums(modes, counts, exponent, Execution())[0]
     np.testing.assert_allclose(sums["all"], reference.similarity(modes, modes) ** 3, rtol=1e-9)
     first = next(modes.groups())
     alike = (first[:, None] == first[None]).mean(axis=2)

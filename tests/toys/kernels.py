@@ -6,10 +6,10 @@ import numpy as np
 
 from polycal.core.density import Density
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Effort, ForestIndex, NetworkIndex, TorchIndex
+from polycal.kernels import Execution, ForestIndex, NetworkIndex, TorchIndex
 from tests.toys.models import random_modes
 
-EFFORT = Effort()
+EXECUTION = Execution()
 
 
 def random_leaves(rng, n, n_trees=20, n_leaves=6) -> ActivationModes:

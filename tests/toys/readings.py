@@ -23,4 +23,4 @@ def assert_same(a, b, rows=None):
     assert a.modes.sizes == b.modes.sizes
     np.testing.assert_array_equal(a.modes.codes, b.modes.codes[rows])
     np.testing.assert_allclose(a.proba, b.proba[rows], atol=1e-6)
-    np.testing.assert_allclose(a.seen, b.seen[rows], atol=1e-6)
+    np.testing.assert_allclose(a.features, b.features[rows], atol=1e-6)

@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 from torch.utils.data import Dataset  # noqa: E402
 
-from polycal.parents.torch.adapter import TorchFamily  # noqa: E402
+from polycal.parents.torch.adapter import TorchAdapter  # noqa: E402
 
 MARKS = [
     pytest.mark.usefixtures("torch_seed"),
@@ -21,7 +21,7 @@ MARKS = [
 
 
 def read(parent, X, **kwargs):
-    return TorchFamily(parent).read(X, **kwargs)
+    return TorchAdapter(parent).read(X, **kwargs)
 
 
 def mlp(*activations, out=K):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """A name to write to; it becomes ``path`` when all went well, and vanishes otherwise.
 
     A link keeps pointing to its file, and a file that is there already keeps its permissions.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 
 from ..core.reading import Reading
-from ..parents import Parent
+from ..parents import Adapter
 from ..posterior.votes import stratified_parts
 
 
@@ -35,7 +35,7 @@ class Rows:
             return Rows(None, *parts, self.reading.take(index))
         return Rows(_safe_indexing(self.raw, index), *parts)
 
-    def read_by(self, parent: Parent, verbose: int) -> Reading:
+    def read_by(self, parent: Adapter, verbose: int) -> Reading:
         return self.reading if self.reading is not None else parent.read(self.raw, verbose)
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from .._utils.files import whole_file
+from .._utils.files import atomic_file
 from .._utils.optional import optional
 from ..gate.explanation import EDGE, INSIDE, OUTSIDE
 from .tables import Writer, category_columns, check_output, features_of, kind_of, read_pieces
@@ -23,7 +23,7 @@ def predict_file(
     total = 0
     verdicts = dict.fromkeys((INSIDE, EDGE, OUTSIDE), 0)
     with (
-        whole_file(output) as part,
+        atomic_file(output) as part,
         tqdm(desc="predict", unit="row", disable=None if show else True, leave=False) as bar,
     ):
         writer = Writer(part, kind)

@@ -1,4 +1,4 @@
-"""The words that every layer may use: activation modes, a reading, the nearest of a query."""
+"""Rows as a parent reads them: activation modes, probabilities and features."""
 
 from __future__ import annotations
 
@@ -121,10 +121,9 @@ class Reading:
 
     modes: ActivationModes
     proba: NDArray  # (n_samples, n_classes), the parent's own
-    seen: Any  # table of the rows as the classifier itself sees them; the density lives there
+    features: Any  # table of the rows as the classifier itself sees them; the density is over these
     labels: NDArray | None = None  # when the input brought them along
-    # How loudly the head speaks for any class, where ``seen`` is the direction of an embedding.
-    energy: NDArray | None = None
+    energy: NDArray | None = None  # of the logits, where features are directions of an embedding
 
     def __len__(self) -> int:
         return len(self.modes)
@@ -132,17 +131,8 @@ class Reading:
     def take(self, index: NDArray) -> Reading:
         labels = None if self.labels is None else self.labels[index]
         energy = None if self.energy is None else self.energy[index]
-        seen = _safe_indexing(self.seen, index)
-        return Reading(self.modes[index], self.proba[index], seen, labels, energy)
-
-
-@dataclass(frozen=True)
-class Near:
-    """The polytopes nearest to each query, best first; index -1 where there are no more."""
-
-    similarity: NDArray  # (n_queries, k)
-    index: NDArray  # (n_queries, k)
-    sums: NDArray | None = None  # class sums, when the same look brought them
+        features = _safe_indexing(self.features, index)
+        return Reading(self.modes[index], self.proba[index], features, labels, energy)
 
 
 def _steps(n_bits: int) -> int:

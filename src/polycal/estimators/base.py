@@ -16,18 +16,18 @@ from sklearn.utils import Tags
 
 from .._utils import validation
 from ..calibration.reference_set import (
-    Exam,
-    Landscape,
+    CalibrationFold,
+    ReferenceSet,
     Settings,
-    cross_exams,
-    held_exams,
+    cross_fitted_folds,
+    holdout_folds,
     kernel_proba,
-    out_of_bag_exams,
+    out_of_bag_folds,
 )
 from ..calibration.splits import Rows, check_class_sizes, split_rows
 from ..gate import gate as gate_functions
-from ..gate.gate import Familiar, Gate, GaussianGate, GeodesicGate, Vicinity
-from ..kernels import Effort
+from ..gate.gate import CalibrationScores, Gate, GateInput, GaussianGate, GeodesicGate
+from ..kernels import Execution
 from ..posterior.posterior import fit_posterior
 from .input import check_labels
 from .queries import Queries
@@ -206,7 +206,7 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
 
     def _survey(
         self, rows: Rows, held: Rows | None, unit: float | None
-    ) -> tuple[Landscape, list[Exam]]:
+    ) -> tuple[ReferenceSet, list[CalibrationFold]]:
         """The landscape of the parent, and the exams that it is calibrated by."""
         source = self._source
         fit = partial(source.fit, classes=self.classes_, unit=unit)
@@ -220,10 +220,10 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
         if not source.fitted:
             self._parent = fit(rows)
         if held is not None:
-            return held_exams(self._parent, rows, held, self._settings)
+            return holdout_folds(self._parent, rows, held, self._settings)
         if plan == "oob":
-            return out_of_bag_exams(self._parent, rows, self._settings)
-        return cross_exams(fit, self._parent, rows, self._settings, self.random_state)
+            return out_of_bag_folds(self._parent, rows, self._settings)
+        return cross_fitted_folds(fit, self._parent, rows, self._settings, self.random_state)
 
     @property
     def _settings(self) -> Settings:
@@ -236,14 +236,17 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
             regularization=self.regularization,
             categorical_features=self.categorical_features,
             n_classes=len(self.classes_),
-            effort=Effort(self.n_jobs, self.verbose, self._parent.gpu),
+            execution=Execution(self.n_jobs, self.verbose, self._parent.gpu),
         )
 
-    def _fit_gate(self, exams: list[Exam], n_samples: int) -> tuple[Gate, Familiar]:
+    def _fit_gate(
+        self, exams: list[CalibrationFold], n_samples: int
+    ) -> tuple[Gate, CalibrationScores]:
         """The gate, with its floor at the false-alarm quantile of the calibration rows' log f."""
         floor = 0.0 if isinstance(self.floor, str) else float(self.floor)
         places = [
-            Vicinity(e.X, e.near, e.landscape.density, e.reading.energy, self.n_jobs) for e in exams
+            GateInput(e.X, e.near, e.landscape.density, e.reading.energy, self.n_jobs)
+            for e in exams
         ]
         gate: Gate
         if self.gate == "gaussian":
@@ -258,13 +261,15 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
                 energy = np.concatenate([e.reading.energy for e in exams])
             gate = GeodesicGate.fit(n_samples, floor, log_kernel, similar, energy)
             log_f = gate.joined(log_kernel, log_similarity, energy)
-        familiar = Familiar(log_f, np.concatenate([e.rows.weight for e in exams]))
+        familiar = CalibrationScores(log_f, np.concatenate([e.rows.weight for e in exams]))
         self.false_alarm_ = self._false_alarm(exams, gate, familiar)
         if self.floor == "auto":
             gate = replace(gate, log_floor=familiar.floor(self.false_alarm_))
         return gate, familiar
 
-    def _false_alarm(self, exams: list[Exam], gate: Gate, familiar: Familiar) -> float:
+    def _false_alarm(
+        self, exams: list[CalibrationFold], gate: Gate, familiar: CalibrationScores
+    ) -> float:
         """The level asked for, or the highest that the calibration rows afford."""
         if not isinstance(self.false_alarm, str):
             return float(self.false_alarm)

@@ -11,13 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._utils import validation
 from .._utils.blocks import map_blocks
-from ..calibration.reference_set import Landscape
+from ..calibration.reference_set import ReferenceSet
+from ..core.neighbours import Neighbours
 from ..core.polytopes import Polytopes
-from ..core.reading import Near, Reading
+from ..core.reading import Reading
 from ..gate.explanation import Explanation, surprises
-from ..gate.gate import Familiar, Gate, Vicinity
-from ..kernels import Effort, Search, build_index, euclidean_nearest, pair_similarity
-from ..parents import Parent
+from ..gate.gate import CalibrationScores, Gate, GateInput
+from ..kernels import Execution, Search, build_index, euclidean_nearest, pair_similarity
+from ..parents import Adapter
 from ..posterior.posterior import Posterior, decide, mixture
 from .input import check_rows
 from .source import Source
@@ -42,20 +43,22 @@ class Queries:
     false_alarm_: float
     polytopes_: Polytopes
     _source: Source
-    _parent: Parent
-    _landscape: Landscape
+    _parent: Adapter
+    _landscape: ReferenceSet
     _posterior: Posterior
     _gate: Gate
-    _familiar: Familiar
+    _familiar: CalibrationScores
 
     def _check_rows(self, X: Any, y: Any = None, *, reset: bool = False) -> tuple[Any, Any]:
         return check_rows(self, self._source, self.categorical_features, X, y, reset)
 
     @property
-    def _place(self) -> Landscape:
+    def _place(self) -> ReferenceSet:
         """The landscape, for queries with the present ``n_jobs`` and ``verbose``."""
-        effort = Effort(self.n_jobs, self.verbose)
-        return replace(self._landscape, settings=replace(self._landscape.settings, effort=effort))
+        execution = Execution(self.n_jobs, self.verbose)
+        return replace(
+            self._landscape, settings=replace(self._landscape.settings, execution=execution)
+        )
 
     def _query(self, X: Any) -> tuple[Reading, NDArray]:
         """New rows as the parent reads them, and encoded."""
@@ -72,11 +75,11 @@ class Queries:
                 f"the parent reads X into groups of {reading.modes.sizes} symbols; the model was "
                 f"fitted on groups of {known.sizes}. Give rows of the shape that it was fitted on."
             )
-        return reading, self._landscape.table.encode(reading.seen)
+        return reading, self._landscape.table.encode(reading.features)
 
-    def _log_f(self, reading: Reading, values: NDArray, near: Near) -> NDArray:
+    def _log_f(self, reading: Reading, values: NDArray, near: Neighbours) -> NDArray:
         density = self._landscape.density
-        return self._gate.log_f(Vicinity(values, near, density, reading.energy, self.n_jobs))
+        return self._gate.log_f(GateInput(values, near, density, reading.energy, self.n_jobs))
 
     def _answers(self, X: Any) -> tuple[NDArray, NDArray]:
         """log f and log pi of each row, in one look."""
@@ -86,7 +89,7 @@ class Queries:
         sources = [reading.proba]
         if self.gamma_ is not None:
             gammas = np.array([self.gamma_])
-            sources.append(place.kernel.proba(modes, near, gammas, place.settings.effort)[0])
+            sources.append(place.kernel.proba(modes, near, gammas, place.settings.execution)[0])
 
         def log_posterior(rows: slice) -> NDArray:
             return self._posterior.log_proba(*(proba[rows] for proba in sources))
@@ -133,12 +136,12 @@ class Queries:
             raise ValueError(f"k must be at most {len(self.polytopes_)}, the polytopes; got {k}.")
         reading, values = self._query(X)
         place = self._place
-        effort = place.settings.effort
+        execution = place.settings.execution
         if self.distance == "euclidean":
-            _, index = euclidean_nearest(values, place.density, k, effort)
-            return pair_similarity(reading.modes, self.polytopes_.modes, index, effort), index
+            _, index = euclidean_nearest(values, place.density, k, execution)
+            return pair_similarity(reading.modes, self.polytopes_.modes, index, execution), index
         search = Search(place.density, k)
-        near = place.kernel.evidence.index.nearest(reading.modes, values, search, effort)
+        near = place.kernel.evidence.index.nearest(reading.modes, values, search, execution)
         return near.similarity, near.index
 
     def explain(self, X: Any) -> Explanation:
@@ -160,7 +163,7 @@ class Queries:
         similarity = near.similarity[:, 0]
         if self.distance == "euclidean":
             similarity = pair_similarity(
-                reading.modes, self.polytopes_.modes, near.index[:, :1], place.settings.effort
+                reading.modes, self.polytopes_.modes, near.index[:, :1], place.settings.execution
             )[:, 0]
         members = place.members(nearest)
         return Explanation.judge(
@@ -174,12 +177,12 @@ class Queries:
             rows=[members[r] for r in nearest],
             surprise=surprises(values, nearest, place.density, place.table),
             features=self._parent.feature_names(
-                reading.seen, getattr(self, "feature_names_in_", None)
+                reading.features, getattr(self, "feature_names_in_", None)
             ),
         )
 
     def similarity(self, X: Any, Y: Any) -> NDArray:
         """Geodesic kernel K between the rows of X and of Y, shape (n_X, n_Y)."""
         left, right = self._query(X)[0].modes, self._query(Y)[0].modes
-        effort = self._place.settings.effort
-        return build_index(right, effort.device).similarity(left, effort)
+        execution = self._place.settings.execution
+        return build_index(right, execution.device).similarity(left, execution)

@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from ..calibration.splits import Rows
-from ..parents import Parent, find_family
+from ..parents import Adapter, find_adapter
 
 # With 20 trees one row in 10,000 is seen by all of them and cannot be calibrated on.
 TREES_FOR_OUT_OF_BAG = 20
@@ -21,21 +21,21 @@ TREES_FOR_OUT_OF_BAG = 20
 @dataclass(frozen=True)
 class Source:
     estimator: Any
-    family: type[Parent]
+    family: type[Adapter]
     fitted: bool
 
     @classmethod
     def of(cls, estimator: Any) -> Source:
         frozen = isinstance(estimator, FrozenEstimator)
         inner = estimator.estimator if frozen else estimator
-        family = find_family(inner)
+        family = find_adapter(inner)
         if frozen:
             family.check_fitted(inner)
         elif family.pretrained:
             inner = family.copy(inner)  # later changes of the user's object are not ours
         return cls(inner, family, frozen or family.pretrained)
 
-    def fit(self, rows: Rows, classes: NDArray, unit: float | None) -> Parent:
+    def fit(self, rows: Rows, classes: NDArray, unit: float | None) -> Adapter:
         """A fresh copy of the estimator, fitted on these rows.
 
         ``unit`` is the user's weight of a row of weight 1 here; None without weights.

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from .. import metrics
 from .._utils import validation
-from .model_scores import Look
+from .model_scores import ModelScores
 from .result import INSIDE, TITLES, Evaluation, Figure
 
 
@@ -89,7 +89,8 @@ def evaluate(
         prior = validation.check_prior(priors, classes)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
     looks = [
-        Look.at(name, model, X, codes, outside, prior, classes) for name, model in named.items()
+        ModelScores.at(name, model, X, codes, outside, prior, classes)
+        for name, model in named.items()
     ]
     plain = [look.values(weight, dict.fromkeys(outside)) for look in looks]
     drawn: list[list[list[float]]] = [[] for _ in looks]

@@ -20,7 +20,7 @@ TPR = 0.95
 
 
 @dataclass(frozen=True)
-class Look:
+class ModelScores:
     """What one model says of all rows, reduced to a loss for each row."""
 
     name: str
@@ -42,7 +42,7 @@ class Look:
         outside: dict[str, Any],
         prior: NDArray,
         classes: NDArray,
-    ) -> Look:
+    ) -> ModelScores:
         P, scores, trusted = _predict(name, model, X, len(classes))
         if len(P) != len(codes):
             raise ValueError(f"X has {len(P)} rows and y {len(codes)} labels; give one for each.")

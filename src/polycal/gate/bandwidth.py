@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ..core.density import Density
 from ..core.polytopes import NO_SYMBOLS, Polytopes
 from ..core.reading import ROUNDING
-from ..kernels import Effort, KernelIndex
+from ..kernels import Execution, KernelIndex
 
 
 def polytope_density(
@@ -33,7 +33,7 @@ def geodesic_density(
     polytopes: Polytopes,
     index: KernelIndex,
     regularization: float,
-    effort: Effort,
+    execution: Execution,
     start: NDArray = NO_SYMBOLS,
     counted: tuple[Polytopes, NDArray] | None = None,
 ) -> Density:
@@ -59,7 +59,7 @@ def geodesic_density(
     moments = np.zeros((len(polytopes), width + 2 * n_numbers + n_levels))
     _fill_moments(weight, rows.mean, rows.variance, center, place, moments)
     moments[place, width + 2 * n_numbers :] = rows.levels
-    sums = index.matmul(polytopes.modes, moments, effort)
+    sums = index.matmul(polytopes.modes, moments, execution)
     del moments
     # The centres are the polytopes' own, but for numbers that no row of a polytope has.
     mean = polytopes.mean.copy() if polytopes.observed.shape[1] > 1 else polytopes.mean

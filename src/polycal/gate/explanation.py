@@ -12,7 +12,7 @@ from .._utils.optional import optional
 from .._utils.validation import count
 from ..core.density import Density
 from ..core.table import Table
-from .gate import Familiar
+from .gate import CalibrationScores
 
 INSIDE, EDGE, OUTSIDE = "in distribution", "edge", "out"
 # A row is at the edge where this many times the false alarms of "out" are allowed.
@@ -70,7 +70,9 @@ class Explanation:
     features: list[str]
 
     @classmethod
-    def judge(cls, log_f: NDArray, familiar: Familiar, false_alarm: float, **parts: Any) -> Self:
+    def judge(
+        cls, log_f: NDArray, familiar: CalibrationScores, false_alarm: float, **parts: Any
+    ) -> Self:
         """Thresholds from the calibration rows, and the verdict of each row by them."""
         levels = (false_alarm, max(false_alarm, min(EDGE_ALARMS * false_alarm, 0.5)))
         thresholds = (familiar.floor(levels[0]), familiar.floor(levels[1]))

@@ -12,18 +12,18 @@ from scipy.special import expit
 
 from .._utils.significance import above_chance
 from ..core.density import Density
-from ..core.reading import Near
+from ..core.neighbours import Neighbours
 
 #: False-alarm levels that "auto" chooses among.
 LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
 
 
 @dataclass(frozen=True)
-class Vicinity:
+class GateInput:
     """Rows and the polytopes near them."""
 
     X: NDArray  # encoded
-    near: Near
+    near: Neighbours
     density: Density
     energy: NDArray | None = None  # of each row, as the parent reads it
     n_jobs: int | None = None
@@ -41,7 +41,7 @@ class Gate(ABC):
     log_floor: float
 
     @abstractmethod
-    def log_f(self, place: Vicinity) -> NDArray:
+    def log_f(self, place: GateInput) -> NDArray:
         """log f of each row, in the units of ``log_floor``."""
 
     def alpha(self, log_f: NDArray) -> NDArray:
@@ -58,7 +58,7 @@ class GaussianGate(Gate):
     Without smoothed ratios R (the pooled and the parent's posterior) it is n_r* / n.
     """
 
-    def log_f(self, place: Vicinity) -> NDArray:
+    def log_f(self, place: GateInput) -> NDArray:
         density, nearest = place.density, place.near.index[:, :1]
         log_density = density.log_density(place.X, nearest, place.n_jobs)
         log_f = (log_density + density.log_mass[nearest])[:, 0]
@@ -94,7 +94,7 @@ class GeodesicGate(Gate):
         kappa = balance(kernel, second)
         return cls(n_samples, log_floor, kappa, logistic_scale(kernel + kappa * second), ceiling)
 
-    def log_f(self, place: Vicinity) -> NDArray:
+    def log_f(self, place: GateInput) -> NDArray:
         return self.joined(*neighbourhood(place), place.energy)
 
     def joined(self, kernel: NDArray, second: NDArray, energy: NDArray | None) -> NDArray:
@@ -109,7 +109,7 @@ class GeodesicGate(Gate):
         return (kernel + self.kappa * second) / self.scale
 
 
-def neighbourhood(place: Vicinity) -> tuple[NDArray, NDArray]:
+def neighbourhood(place: GateInput) -> tuple[NDArray, NDArray]:
     """log of the sum of the kernels of height 1, and mean log K, over neighbours with K > 0.
 
     For numbers a kernel is -1/2 of the squared distance in units of the polytope's bandwidth,
@@ -149,7 +149,7 @@ def interquartile_range(values: NDArray) -> float:
 
 
 @dataclass(frozen=True)
-class Familiar:
+class CalibrationScores:
     """log f of the calibration rows: what in-distribution rows look like."""
 
     log_f: NDArray
@@ -173,7 +173,7 @@ class Familiar:
 
 def affordable_level(
     gate: Gate,
-    familiar: Familiar,
+    familiar: CalibrationScores,
     log_posterior: NDArray,
     prior: NDArray,
     y: NDArray,

@@ -4,14 +4,14 @@
 """
 
 from ..core.reading import ActivationModes
-from .base import Effort, KernelIndex, Search
+from .base import Execution, KernelIndex, Search
 from .euclidean import euclidean_nearest, pair_similarity
 from .forest import ForestIndex
 from .network import NetworkIndex
 from .torch import TorchIndex
 
 __all__ = [
-    "Effort",
+    "Execution",
     "ForestIndex",
     "KernelIndex",
     "NetworkIndex",

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from .._utils.blocks import map_blocks
 from ..core.density import Density
-from ..core.reading import ActivationModes, Near
+from ..core.neighbours import Neighbours
+from ..core.reading import ActivationModes
 
 
 @dataclass(frozen=True)
-class Effort:
+class Execution:
     """How a pass may use the machine, and what it shows."""
 
     n_jobs: int | None = None
@@ -70,9 +71,9 @@ class KernelIndex(ABC):
     def _prepare(self, counts: NDArray) -> Any:
         """What ``_labels_of`` gives."""
 
-    def _jobs(self, effort: Effort) -> int | None:
+    def _jobs(self, execution: Execution) -> int | None:
         """Threads for the blocks of one pass."""
-        return effort.n_jobs
+        return execution.n_jobs
 
     @abstractmethod
     def _similarity_block(self, queries: ActivationModes) -> NDArray:
@@ -80,25 +81,27 @@ class KernelIndex(ABC):
 
     @abstractmethod
     def _look_block(
-        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
-    ) -> Near:
+        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    ) -> Neighbours:
         """Nearest modes, and class sums if counts are given, of one block in one look."""
 
-    def similarity(self, queries: ActivationModes, effort: Effort) -> NDArray:
+    def similarity(self, queries: ActivationModes, execution: Execution) -> NDArray:
         """K(x, s), shape (n_queries, n_stored)."""
         self._arrange()
         blocks = map_blocks(
             lambda rows: self._similarity_block(queries[rows]),
             len(queries),
             8 * len(self.modes),
-            n_jobs=self._jobs(effort),
+            n_jobs=self._jobs(execution),
             block_bytes=self._block_bytes,
-            verbose=effort.verbose,
+            verbose=execution.verbose,
             desc="similarity",
         )
         return np.concatenate(blocks)
 
-    def nearest(self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort) -> Near:
+    def nearest(
+        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    ) -> Neighbours:
         """The k nearest stored modes, by the tie rule of the design.
 
         Without ``search.fill`` only stored modes with K > 0 count; places left over hold
@@ -110,29 +113,29 @@ class KernelIndex(ABC):
             self._labels_of(search.counts)
             extra = self._class_sums_bytes(search.counts, search.exponents)
         blocks = map_blocks(
-            lambda rows: self._look_block(queries[rows], X[rows], search, effort),
+            lambda rows: self._look_block(queries[rows], X[rows], search, execution),
             len(queries),
             8 * len(self.modes) + 16 * search.k + extra,
-            n_jobs=self._jobs(effort),
+            n_jobs=self._jobs(execution),
             block_bytes=self._block_bytes,
-            verbose=effort.verbose,
+            verbose=execution.verbose,
             desc="nearest polytopes",
         )
         similarity = np.concatenate([near.similarity for near in blocks])
         index = np.concatenate([near.index for near in blocks])
         if search.counts is None:
-            return Near(similarity, index)
-        return Near(similarity, index, np.concatenate([near.sums for near in blocks], axis=1))
+            return Neighbours(similarity, index)
+        return Neighbours(similarity, index, np.concatenate([near.sums for near in blocks], axis=1))
 
-    def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
+    def matmul(self, queries: ActivationModes, values: NDArray, execution: Execution) -> NDArray:
         """Sum over s of K(x, s) values[s], shape (n_queries, n_columns)."""
         blocks = map_blocks(
             lambda rows: self._similarity_block(queries[rows]) @ values,
             len(queries),
             8 * (len(self.modes) + values.shape[1]),
-            n_jobs=self._jobs(effort),
+            n_jobs=self._jobs(execution),
             block_bytes=max(self._block_bytes, values.nbytes),  # each block reads all values
-            verbose=effort.verbose,
+            verbose=execution.verbose,
             desc="bandwidth",
         )
         return np.concatenate(blocks)
@@ -142,7 +145,7 @@ class KernelIndex(ABC):
         queries: ActivationModes,
         counts: NDArray,
         exponents: NDArray,
-        effort: Effort,
+        execution: Execution,
     ) -> NDArray:
         """All exponents in one pass over the pairs.
 
@@ -157,9 +160,9 @@ class KernelIndex(ABC):
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),
             self._class_sums_bytes(counts, exponents),
-            n_jobs=self._jobs(effort),
+            n_jobs=self._jobs(execution),
             block_bytes=self._block_bytes,
-            verbose=effort.verbose,
+            verbose=execution.verbose,
             desc="class ratios",
         )
         return np.concatenate(blocks, axis=1)

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from .._utils.blocks import map_blocks
 from ..core.density import Density
 from ..core.reading import ActivationModes
-from .base import Effort
+from .base import Execution
 from .select import select_row
 
 
 def euclidean_nearest(
-    X: NDArray, density: Density, k: int, effort: Effort
+    X: NDArray, density: Density, k: int, execution: Execution
 ) -> tuple[NDArray, NDArray]:
     """Distance and index of the k nearest means; ties by log density, then lowest index."""
 
@@ -28,8 +28,8 @@ def euclidean_nearest(
         block,
         len(X),
         16 * k,
-        n_jobs=effort.n_jobs,
-        verbose=effort.verbose,
+        n_jobs=execution.n_jobs,
+        verbose=execution.verbose,
         desc="nearest means",
     )
     distance, index = zip(*blocks, strict=True)
@@ -37,7 +37,7 @@ def euclidean_nearest(
 
 
 def pair_similarity(
-    queries: ActivationModes, stored: ActivationModes, index: NDArray, effort: Effort
+    queries: ActivationModes, stored: ActivationModes, index: NDArray, execution: Execution
 ) -> NDArray:
     """K of each query with the stored modes index[i, :], shape of ``index``."""
 
@@ -56,7 +56,7 @@ def pair_similarity(
         return matches
 
     row_bytes = 2 * index.shape[1] * stored.codes.shape[1] * stored.codes.itemsize
-    return np.concatenate(map_blocks(block, len(index), row_bytes, n_jobs=effort.n_jobs))
+    return np.concatenate(map_blocks(block, len(index), row_bytes, n_jobs=execution.n_jobs))
 
 
 @njit(nogil=True, cache=True)

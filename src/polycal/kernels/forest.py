@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from .._utils.blocks import map_blocks
 from ..core.density import NO_DENSITY
-from ..core.reading import ActivationModes, Near
-from .base import Effort, KernelIndex, Search
+from ..core.neighbours import Neighbours
+from ..core.reading import ActivationModes
+from .base import Execution, KernelIndex, Search
 from .forest_loops import (
     fill_similarity,
     inverted_index,
@@ -93,12 +94,12 @@ class ForestIndex(KernelIndex):
         return K
 
     def _look_block(
-        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
-    ) -> Near:
+        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    ) -> Neighbours:
         sim = np.empty((len(queries), search.k))
         ids = np.empty((len(queries), search.k), dtype=np.int64)
         sums = self._survey(queries, search.counts, search.exponents, X, search, sim, ids)
-        return Near(sim, ids, None if search.counts is None else sums)
+        return Neighbours(sim, ids, None if search.counts is None else sums)
 
     def _survey(
         self,
@@ -123,7 +124,7 @@ class ForestIndex(KernelIndex):
         survey_rows(queries.codes, *look, *labels)
         return sums
 
-    def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
+    def matmul(self, queries: ActivationModes, values: NDArray, execution: Execution) -> NDArray:
         """K @ values through the sums of each leaf: no pair is ever visited."""
         out = np.zeros((len(queries), values.shape[1]))
         n_leaves, stored = self._n_leaves, self.modes.codes
@@ -140,8 +141,8 @@ class ForestIndex(KernelIndex):
             columns,
             values.shape[1],
             8.0 * (len(queries) + len(stored) + n_leaves.max()),
-            n_jobs=effort.n_jobs,
-            verbose=effort.verbose,
+            n_jobs=execution.n_jobs,
+            verbose=execution.verbose,
             desc="bandwidth",
         )
         return out

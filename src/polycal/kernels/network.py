@@ -17,8 +17,9 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from ..core.reading import WORD_STEP, ActivationModes, Near
-from .base import Effort, KernelIndex, Search
+from ..core.neighbours import Neighbours
+from ..core.reading import WORD_STEP, ActivationModes
+from .base import Execution, KernelIndex, Search
 from .select import select_row
 
 TILE = 128
@@ -64,8 +65,8 @@ class NetworkIndex(KernelIndex):
         return K
 
     def _look_block(
-        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
-    ) -> Near:
+        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    ) -> Neighbours:
         if self.hidden_labels and search.counts is not None:
             labels_by = self._matches(queries, HIDDEN)
             K = self._matches(queries, OUTPUT)
@@ -78,9 +79,9 @@ class NetworkIndex(KernelIndex):
         near = K[:, : search.among]
         _select_rows(near, search.fill, X, search.density.parts, sim, ids)
         if search.counts is None:
-            return Near(sim, ids)
+            return Neighbours(sim, ids)
         labels = self._labels_of(search.counts)
-        return Near(sim, ids, _power_sums(labels_by, labels, search.exponents))
+        return Neighbours(sim, ids, _power_sums(labels_by, labels, search.exponents))
 
     def _prepare(self, counts: NDArray) -> tuple[NDArray, NDArray, NDArray | None]:
         """Mode and weight of each count but zeros, class after class, and where classes start.

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from .._utils.blocks import map_blocks
 from .._utils.optional import optional
-from ..core.reading import ActivationModes, Near
-from .base import Effort, Search
+from ..core.neighbours import Neighbours
+from ..core.reading import ActivationModes
+from .base import Execution, Search
 from .network import ALL, HIDDEN, OUTPUT, NetworkIndex
 from .select import select_row
 
@@ -44,9 +45,9 @@ class TorchIndex(NetworkIndex):
         torch = optional("torch", "torch")
         return not self.device.startswith("cuda") or torch.cuda.is_available()
 
-    def _jobs(self, effort: Effort) -> int | None:
+    def _jobs(self, execution: Execution) -> int | None:
         # One block fills the device; threads would only wait for each other.
-        return 1 if self._there else super()._jobs(effort)
+        return 1 if self._there else super()._jobs(execution)
 
     def _put(self, values: NDArray) -> Any:
         return optional("torch", "torch").as_tensor(values, device=self.device)
@@ -80,9 +81,9 @@ class TorchIndex(NetworkIndex):
             return super()._similarity_block(queries)
         return self._pairs(queries).cpu().numpy()
 
-    def matmul(self, queries: ActivationModes, values: NDArray, effort: Effort) -> NDArray:
+    def matmul(self, queries: ActivationModes, values: NDArray, execution: Execution) -> NDArray:
         if not self._there:
-            return super().matmul(queries, values, effort)
+            return super().matmul(queries, values, execution)
         right = self._put(np.asarray(values, dtype=float))
         sums = np.empty((len(queries), values.shape[1]))  # once: it may be a gigabyte
 
@@ -93,7 +94,7 @@ class TorchIndex(NetworkIndex):
             fill,
             len(queries),
             8 * (2 * len(self.modes) + values.shape[1]),
-            verbose=effort.verbose,
+            verbose=execution.verbose,
             desc="bandwidth",
         )
         return sums
@@ -103,10 +104,10 @@ class TorchIndex(NetworkIndex):
         optional("torch", "torch").from_numpy(out).copy_(result)
 
     def _look_block(
-        self, queries: ActivationModes, X: NDArray, search: Search, effort: Effort
-    ) -> Near:
+        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    ) -> Neighbours:
         if not self._there:
-            return super()._look_block(queries, X, search, effort)
+            return super()._look_block(queries, X, search, execution)
         signs = self._signs(queries)
         if self.hidden_labels and search.counts is not None:
             labels_by = self._equal_bits(signs, HIDDEN)
@@ -128,10 +129,10 @@ class TorchIndex(NetworkIndex):
             parts = search.density.parts
             _select_candidates(first, similar, place, search.fill, X[rows], parts, *out)
 
-        map_blocks(select, len(queries), 16 * search.k, n_jobs=effort.n_jobs)
+        map_blocks(select, len(queries), 16 * search.k, n_jobs=execution.n_jobs)
         if search.counts is None:
-            return Near(sim, ids)
-        return Near(sim, ids, self._power_sums(labels_by, search.counts, search.exponents))
+            return Neighbours(sim, ids)
+        return Neighbours(sim, ids, self._power_sums(labels_by, search.counts, search.exponents))
 
     def _prepare(self, counts: NDArray) -> Any:
         return self._put(counts) if self._there else super()._prepare(counts)

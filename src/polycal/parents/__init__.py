@@ -4,41 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from .bagging import BaggingParent
-from .base import Parent
+from .bagging import BaggingAdapter
+from .base import Adapter
 from .boosting import (
-    CatBoostFamily,
-    GradientBoostingFamily,
-    HistGradientBoostingFamily,
-    LightGBMFamily,
-    XGBoostFamily,
+    CatBoostAdapter,
+    GradientBoostingAdapter,
+    HistGradientBoostingAdapter,
+    LightGBMAdapter,
+    XGBoostAdapter,
 )
-from .forest import ForestParent
-from .keras import KerasFamily
-from .mlp import MLPParent
-from .pipeline import PipelineParent
-from .skorch import SkorchFamily
-from .torch.adapter import TorchFamily, TorchParent
+from .forest import ForestAdapter
+from .keras import KerasAdapter
+from .mlp import MLPAdapter
+from .pipeline import PipelineAdapter
+from .skorch import SkorchAdapter
+from .torch.adapter import TorchAdapter, TorchParent
 
-__all__ = ["Parent", "TorchParent", "find_family"]
+__all__ = ["Adapter", "TorchParent", "find_adapter"]
 
-FAMILIES: list[type[Parent]] = [
-    ForestParent,
-    BaggingParent,
-    GradientBoostingFamily,
-    HistGradientBoostingFamily,
-    LightGBMFamily,
-    XGBoostFamily,
-    CatBoostFamily,
-    MLPParent,
-    TorchFamily,
-    SkorchFamily,
-    KerasFamily,
-    PipelineParent,
+FAMILIES: list[type[Adapter]] = [
+    ForestAdapter,
+    BaggingAdapter,
+    GradientBoostingAdapter,
+    HistGradientBoostingAdapter,
+    LightGBMAdapter,
+    XGBoostAdapter,
+    CatBoostAdapter,
+    MLPAdapter,
+    TorchAdapter,
+    SkorchAdapter,
+    KerasAdapter,
+    PipelineAdapter,
 ]
 
 
-def find_family(estimator: Any) -> type[Parent]:
+def find_adapter(estimator: Any) -> type[Adapter]:
     """The adapter that reads this estimator, fitted or not; an error says what to use."""
     if isinstance(estimator, type):
         raise TypeError(

@@ -11,10 +11,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Parent, check_float32, out_of_bag_reading
+from .base import Adapter, check_float32, out_of_bag_reading
 
 
-class BaggingParent(Parent):
+class BaggingAdapter(Adapter):
     family = "BaggingClassifier of trees"
 
     @staticmethod

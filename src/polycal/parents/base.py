@@ -18,7 +18,7 @@ from ..core.table import n_columns
 NO_LEAF = np.iinfo(np.int32).max
 
 
-class Parent(ABC):
+class Adapter(ABC):
     """A fitted classifier of one family.
 
     A new family is one file with one subclass, listed in ``parents/__init__.py``. Nothing here
@@ -106,7 +106,7 @@ class Parent(ABC):
         return False
 
     def feature_names(self, seen: Any, given: NDArray | None) -> list[str]:
-        """Names of the columns of ``Reading.seen``; ``given`` are those of the user's rows."""
+        """Names of the columns of ``Reading.features``; ``given`` are those of the user's rows."""
         width = n_columns(seen)
         if hasattr(seen, "columns"):
             return [str(name) for name in seen.columns]
@@ -150,7 +150,7 @@ def check_float32(values: NDArray) -> None:
 
 
 def out_of_bag_reading(reading: Reading, estimator: Any, votes: Any) -> tuple[Reading, NDArray]:
-    """``Parent.out_of_bag`` of an ensemble; votes(t, leaves) are a tree's probabilities."""
+    """``Adapter.out_of_bag`` of an ensemble; votes(t, leaves) are a tree's probabilities."""
     leaves = reading.modes.codes
     out = np.ones(leaves.shape, dtype=bool)
     for tree, samples in enumerate(estimator.estimators_samples_):
@@ -162,4 +162,4 @@ def out_of_bag_reading(reading: Reading, estimator: Any, votes: Any) -> tuple[Re
     n_out = out.sum(axis=1)
     modes = ActivationModes.from_leaves(np.where(out, leaves, NO_LEAF))
     proba /= np.maximum(n_out, 1)[:, None]
-    return Reading(modes, proba, reading.seen), n_out / leaves.shape[1]
+    return Reading(modes, proba, reading.features), n_out / leaves.shape[1]

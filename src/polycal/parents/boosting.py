@@ -14,14 +14,14 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingCla
 from .._utils.sklearn_compat import hist_gradient_boosting_leaves
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Parent, check_float32, is_a
+from .base import Adapter, check_float32, is_a
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 # Probabilities in float32 sum to 1 within this, whatever the number of classes.
 ROUNDING = 1e-4
 
 
-class BoostedTrees(Parent):
+class BoostingAdapter(Adapter):
     """What the libraries share: leaves and probabilities are the library's own."""
 
     #: The objective that gives probabilities, for the error message.
@@ -57,7 +57,7 @@ class BoostedTrees(Parent):
         return self.estimator.predict_proba(X)
 
 
-class LightGBMFamily(BoostedTrees):
+class LightGBMAdapter(BoostingAdapter):
     """Any boosting_type. With linear_tree=True rows of one leaf differ in probability."""
 
     family = "LGBMClassifier"
@@ -73,7 +73,7 @@ class LightGBMFamily(BoostedTrees):
             )
         if not is_a(estimator, "lightgbm", "LGBMClassifier"):
             return ""
-        return own_objective(estimator.objective, LightGBMFamily)
+        return own_objective(estimator.objective, LightGBMAdapter)
 
     @classmethod
     def same_names(cls, known: NDArray, names: NDArray) -> bool:
@@ -84,7 +84,7 @@ class LightGBMFamily(BoostedTrees):
         return self.estimator.predict(X, pred_leaf=True)
 
 
-class XGBoostFamily(BoostedTrees):
+class XGBoostAdapter(BoostingAdapter):
     family = "XGBClassifier, XGBRFClassifier"
     objective = 'objective="binary:logistic" or "multi:softprob"'
     needs_codes = True
@@ -101,14 +101,12 @@ class XGBoostFamily(BoostedTrees):
         if estimator.booster == "gblinear":
             return 'booster="gblinear" has no leaves; use booster="gbtree"'
         if estimator.objective == "binary:logitraw":
-            return (
-                f'objective="binary:logitraw" gives no probabilities; use {XGBoostFamily.objective}'
-            )
-        return own_objective(estimator.objective, XGBoostFamily)
+            return f'objective="binary:logitraw" gives no probabilities; use {XGBoostAdapter.objective}'
+        return own_objective(estimator.objective, XGBoostAdapter)
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         reading = super().read(X, verbose)
-        return replace(reading, seen=with_missing(X, self.estimator.missing))
+        return replace(reading, features=with_missing(X, self.estimator.missing))
 
     def leaves(self, X: Any) -> NDArray:
         missing = self.estimator.missing
@@ -117,7 +115,7 @@ class XGBoostFamily(BoostedTrees):
         return self.estimator.apply(X if marked else within_float32(X))
 
 
-class CatBoostFamily(BoostedTrees):
+class CatBoostAdapter(BoostingAdapter):
     """One tree a round for all classes: its leaf holds a score for each."""
 
     family = "CatBoostClassifier"
@@ -163,7 +161,7 @@ class CatBoostFamily(BoostedTrees):
         return self.estimator.get_param("thread_count") or -1
 
 
-class GradientBoostingFamily(BoostedTrees):
+class GradientBoostingAdapter(BoostingAdapter):
     family = "GradientBoostingClassifier"
     objective = 'loss="log_loss"'
     takes_categories = False
@@ -188,7 +186,7 @@ class GradientBoostingFamily(BoostedTrees):
         return self.estimator.apply(X)
 
 
-class HistGradientBoostingFamily(BoostedTrees):
+class HistGradientBoostingAdapter(BoostingAdapter):
     family = "HistGradientBoostingClassifier"
     objective = 'loss="log_loss"'
 
@@ -200,7 +198,7 @@ class HistGradientBoostingFamily(BoostedTrees):
         return hist_gradient_boosting_leaves(self.estimator, X)
 
 
-def own_objective(objective: Any, family: type[BoostedTrees]) -> str | None:
+def own_objective(objective: Any, family: type[BoostingAdapter]) -> str | None:
     """The sentence against a function of the user's own as objective."""
     if not callable(objective):
         return None

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from .._utils.blocks import map_blocks
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Parent, check_float32, out_of_bag_reading
+from .base import Adapter, check_float32, out_of_bag_reading
 
 NODE = np.dtype(
     [("threshold", np.float32), ("feature", np.int32), ("left", np.int32), ("right", np.int32)]
@@ -22,7 +22,7 @@ NODE = np.dtype(
 TOGETHER = 16
 
 
-class ForestParent(Parent):
+class ForestAdapter(Adapter):
     """Leaf ids and probabilities from one walk down each tree.
 
     The walk is the forest's own ``apply`` and ``predict_proba`` together, over nodes packed

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from .._utils.optional import optional
 from ..core.reading import Reading
-from .base import Parent, is_a
+from .base import Adapter, is_a
 from .networks import Rows, piece_bits, to_proba
 
 BATCH_SIZE = 256
@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, tuple[float, float | None]] = {
 }
 
 
-class KerasFamily(Parent):
+class KerasAdapter(Adapter):
     family = "a trained Keras 3 Sequential or functional model with ReLU-type activations"
     pretrained = True
     needs_codes = True

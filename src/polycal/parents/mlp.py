@@ -10,10 +10,10 @@ from sklearn.neural_network import MLPClassifier
 
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Parent
+from .base import Adapter
 
 
-class MLPParent(Parent):
+class MLPAdapter(Adapter):
     family = 'MLPClassifier(activation="relu")'
 
     @staticmethod

@@ -14,10 +14,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.reading import Reading
-from .base import Parent
+from .base import Adapter
 
 
-class PipelineParent(Parent):
+class PipelineAdapter(Adapter):
     """The density lives in the space that the last step sees."""
 
     family = "Pipeline that ends in one of these"
@@ -102,7 +102,7 @@ class PipelineParent(Parent):
             dense = seen.toarray()
             # To XGBoost what a sparse matrix leaves out is missing, not zero.
             reading = self._family.read(seen if self._family.reads_sparse else dense, verbose)
-            return replace(reading, seen=dense)
+            return replace(reading, features=dense)
         return self._family.read(seen if hasattr(seen, "columns") else np.asarray(seen), verbose)
 
 
@@ -110,7 +110,7 @@ def _last(pipeline: Pipeline) -> Any:
     return pipeline.steps[-1][1]
 
 
-def _family(pipeline: Pipeline) -> type[Parent]:
-    from . import find_family  # the registry holds this class
+def _family(pipeline: Pipeline) -> type[Adapter]:
+    from . import find_adapter  # the registry holds this class
 
-    return find_family(_last(pipeline))
+    return find_adapter(_last(pipeline))

@@ -10,13 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from ..core.reading import Reading
-from .base import Parent, is_a
+from .base import Adapter, is_a
 from .networks import to_proba
 from .torch.hooks import Recorder, Tap, uncompiled, unwrap
 from .torch.plan import relu_taps
 
 
-class SkorchFamily(Parent):
+class SkorchAdapter(Adapter):
     family = "skorch NeuralNetClassifier with ReLU-type activations"
     needs_codes = True
     raw_input = True

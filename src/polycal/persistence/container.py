@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._utils.files import whole_file
+from .._utils.files import atomic_file
 from .checksum import PIECE, Checksum, pieces
 from .errors import (
     AlteredFileError,
@@ -82,7 +82,7 @@ def write(path: str | os.PathLike, manifest: dict[str, Any], arrays: dict[str, N
     head = len(header).to_bytes(8, "little") + header
     buffers = [np.ravel(array).view(np.uint8) for _, array in ordered if array.size]
     with (
-        whole_file(path) as part,
+        atomic_file(path) as part,
         open(part, "xb") as file,
         ThreadPoolExecutor(1) as disk,
         Checksum() as checksum,

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from ..core.reading import Reading
-from ..parents.forest import ForestParent
+from ..parents.forest import ForestAdapter
 from .errors import AlteredFileError
 from .parameters import pack_parameters, unpack_parameters
 from .trees import Trees
@@ -46,7 +46,7 @@ FITTED = (
 )
 
 
-class StoredForest(ForestParent):
+class StoredForest(ForestAdapter):
     """A forest from a file; nodes to walk, or the estimator, are made when asked for."""
 
     def __init__(self, trees: Trees, make: Recipe):

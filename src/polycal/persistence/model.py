@@ -175,7 +175,7 @@ def _adopt(model: BaseCalibrator, restored: tuple[Any, Any], came: Any) -> None:
 
 
 def _family(parent: Any) -> Any:
-    """The family as ``find_family`` names it."""
+    """The family as ``find_adapter`` names it."""
     return next(
         cls for cls in type(parent).__mro__ if cls.__module__.startswith("polycal.parents.")
     )

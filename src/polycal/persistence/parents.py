@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from ..parents import Parent, find_family
+from ..parents import Adapter, find_adapter
 from .boosting import is_boosting, pack_boosting, unpack_boosting
 from .errors import AlteredFileError, WrongModuleError
 from .forests import Recipe, pack_forest, unpack_forest
@@ -51,7 +51,7 @@ def pack_parent(packer: Packer, estimator: Any) -> dict[str, Any]:
     return pack_sklearn(packer, estimator)
 
 
-def unpack_parent(reader: Unpacker, node: Any, given: Given) -> tuple[Parent, Any]:
+def unpack_parent(reader: Unpacker, node: Any, given: Given) -> tuple[Adapter, Any]:
     """The parent, and an unfitted copy of it (None where the family can make one)."""
     kind = node.get("kind") if isinstance(node, dict) else None
     if kind == "forest" and given.module is None:
@@ -59,7 +59,7 @@ def unpack_parent(reader: Unpacker, node: Any, given: Given) -> tuple[Parent, An
         return forest, forest.unfitted()
     estimator, unfitted = unpack_estimator(reader, node, given)
     try:
-        family = find_family(estimator)
+        family = find_adapter(estimator)
         return family(estimator), family.copy(estimator) if unfitted is None else unfitted
     except (TypeError, ValueError, AttributeError) as error:
         raise AlteredFileError(f"the parent of the file cannot be read: {error}") from error
@@ -96,7 +96,7 @@ def _pipeline(reader: Unpacker, node: Any, given: Given) -> tuple[Pipeline, Any]
     pipeline = Pipeline([*of(list, steps), (of(str, name), fitted)], **values)
     if unfitted is not None and unfitted is not fitted:
         try:
-            copied = find_family(pipeline).copy(pipeline)
+            copied = find_adapter(pipeline).copy(pipeline)
         except (TypeError, ValueError, AttributeError) as error:
             raise AlteredFileError(f"the Pipeline of the file is not whole: {error}") from error
         copied.steps[-1] = (name, unfitted)

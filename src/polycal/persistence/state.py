@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..calibration.reference_set import Landscape, Settings
+from ..calibration.reference_set import ReferenceSet, Settings
 from ..core.density import Density
 from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes
 from ..core.table import Table
-from ..gate.gate import Familiar, Gate, GaussianGate, GeodesicGate
-from ..kernels import Effort, build_index
-from ..posterior.levels import ConfidenceMap
+from ..gate.gate import CalibrationScores, Gate, GaussianGate, GeodesicGate
+from ..kernels import Execution, build_index
+from ..posterior.levels import ConfidenceLevels
 from ..posterior.pool import Pool
 from ..posterior.posterior import Posterior
-from ..posterior.votes import Evidence, PolytopeRatios, QueryRatios
+from ..posterior.votes import Evidence, PolytopeVotes, QueryVotes
 from .errors import AlteredFileError
 from .values import Packer, Unpacker, of, one
 
@@ -108,7 +108,7 @@ def require(good: Any, what: str) -> None:
 # ------------------------------------------------------------------ landscape
 
 
-def pack_landscape(packer: Packer, place: Landscape) -> dict[str, Any]:
+def pack_landscape(packer: Packer, place: ReferenceSet) -> dict[str, Any]:
     polytopes, evidence = place.polytopes, place.kernel.evidence
     stored = evidence.index.modes
     # Most polytopes hold one row, and a row does not vary: they are left out.
@@ -117,7 +117,7 @@ def pack_landscape(packer: Packer, place: Landscape) -> dict[str, Any]:
         "rows": packer.array("polytopes.varies", varies),
         "values": packer.array("polytopes.variance", polytopes.variance[varies]),
     }
-    ratios = place.kernel.ratios if isinstance(place.kernel, PolytopeRatios) else None
+    ratios = place.kernel.ratios if isinstance(place.kernel, PolytopeVotes) else None
     return {
         "settings": _pack_settings(packer, place.settings),
         "table": pack_fields(packer, "table", place.table, TABLE)
@@ -141,7 +141,7 @@ def pack_landscape(packer: Packer, place: Landscape) -> dict[str, Any]:
     }
 
 
-def unpack_landscape(reader: Reader, node: Any) -> Landscape:
+def unpack_landscape(reader: Reader, node: Any) -> ReferenceSet:
     parts = one(node, "settings", "table", "modes", "polytopes", "density", "kernel", *LANDSCAPE)
     settings, table, modes, polytopes, density, kernel, *_ = parts
     settings = _settings(reader, settings)
@@ -152,20 +152,20 @@ def unpack_landscape(reader: Reader, node: Any) -> Landscape:
     polytopes = _polytopes(reader, polytopes, stored)
     rows = {name: reader.sized(node[name], spec) for name, spec in LANDSCAPE.items()}
     require(_within(rows["owner"], 0, len(polytopes)), "a row belongs to a polytope that is not")
-    return Landscape(
+    return ReferenceSet(
         settings, table, polytopes, density, _kernel(reader, kernel, stored, settings), **rows
     )
 
 
 def _pack_settings(packer: Packer, settings: Settings) -> dict[str, Any]:
     plain = {name: getattr(settings, name) for name in WORDS}
-    effort = settings.effort
+    execution = settings.execution
     return plain | {
         "n_neighbors": int(settings.n_neighbors),
         "regularization": float(settings.regularization),
         "categorical_features": packer.value("categorical_features", settings.categorical_features),
-        "n_jobs": None if effort.n_jobs is None else int(effort.n_jobs),
-        "verbose": int(effort.verbose),
+        "n_jobs": None if execution.n_jobs is None else int(execution.n_jobs),
+        "verbose": int(execution.verbose),
     }
 
 
@@ -181,7 +181,7 @@ def _settings(reader: Reader, node: Any) -> Settings:
         regularization=of(float, regularization),
         categorical_features=reader.value(categorical),
         n_classes=reader.sizes["c"],
-        effort=Effort(of((int, type(None)), n_jobs), of(int, verbose)),
+        execution=Execution(of((int, type(None)), n_jobs), of(int, verbose)),
     )
 
 
@@ -269,7 +269,7 @@ def _variance(reader: Reader, node: Any) -> NDArray:
 
 def _kernel(
     reader: Reader, node: Any, stored: ActivationModes, settings: Settings
-) -> QueryRatios | PolytopeRatios:
+) -> QueryVotes | PolytopeVotes:
     node = {"hidden_labels": False, **of(dict, node)}  # the first files weighed by all layers
     names = ("counts", "prior", "n_samples", "ratios", "hidden_labels")
     counts, prior, n_samples, ratios, hidden = one(node, *names)
@@ -280,11 +280,11 @@ def _kernel(
     require(1 < of(int, n_samples) < MOST_ROWS, "there are no rows")
     if settings.posterior == "pooled" and settings.distance == "geodesic":
         require(ratios is None, "ratios are not of this posterior")
-        return QueryRatios(evidence, prior, n_samples)
+        return QueryVotes(evidence, prior, n_samples)
     if ratios is not None:
         ratios = reader.sized(ratios, "float64 p c")
     require(ratios is not None or settings.posterior == "parent", "ratios are missing")
-    return PolytopeRatios(evidence, prior, n_samples, ratios)
+    return PolytopeVotes(evidence, prior, n_samples, ratios)
 
 
 # ----------------------------------------------------------- posterior and gate
@@ -315,7 +315,7 @@ def unpack_posterior(reader: Reader, node: Any, settings: Settings) -> Posterior
         weights, offset, confidence = one(pool, *POOL, "confidence")
         levels = None
         if confidence is not None:
-            levels = ConfidenceMap(**reader.fields(confidence, CONFIDENCE))
+            levels = ConfidenceLevels(**reader.fields(confidence, CONFIDENCE))
             require(len(levels.value) == len(levels.edge) + 1, "levels of confidence do not fit")
         pool = Pool(
             reader.sized(weights, POOL["weights"]), reader.sized(offset, "float64 c"), levels
@@ -345,8 +345,8 @@ def unpack_gate(reader: Reader, node: Any, settings: Settings) -> GaussianGate |
     return GATES[settings.gate](n_samples, *(of(float, reader.value(n)) for n in numbers))
 
 
-def unpack_familiar(reader: Reader, node: Any) -> Familiar:
-    found = Familiar(**reader.fields(node, FAMILIAR))
+def unpack_familiar(reader: Reader, node: Any) -> CalibrationScores:
+    found = CalibrationScores(**reader.fields(node, FAMILIAR))
     require(len(found.log_f) > 0, "there are no calibration rows")
     return found
 

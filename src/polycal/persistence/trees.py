@@ -133,7 +133,7 @@ class Trees:
         return links
 
     def walkable(self) -> tuple[NDArray, NDArray, NDArray]:
-        """What ``ForestParent`` walks over: first nodes, packed nodes, votes of the leaves."""
+        """What ``ForestAdapter`` walks over: first nodes, packed nodes, votes of the leaves."""
         nodes = np.empty(len(self.feature), dtype=PACKED)
         threshold = float32_threshold(self.threshold)
         loops.pack(self.start, self.feature, threshold, self.links, nodes)

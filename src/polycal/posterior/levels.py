@@ -26,7 +26,7 @@ TO_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class ConfidenceMap:
+class ConfidenceLevels:
     """Moves the highest probability c of each row most of the way to its level.
 
     Levels are the steps of an isotonic regression of being right on c: confidences that the
@@ -47,7 +47,7 @@ class ConfidenceMap:
         return with_confidence(log_proba, target)
 
 
-def fit_confidence(log_proba: NDArray, y: NDArray, weight: NDArray) -> ConfidenceMap | None:
+def fit_levels(log_proba: NDArray, y: NDArray, weight: NDArray) -> ConfidenceLevels | None:
     """Levels from the calibration rows, each with its share of right answers.
 
     A share of few rows is mostly chance, so the level's mean confidence stands beside it with
@@ -70,7 +70,7 @@ def fit_confidence(log_proba: NDArray, y: NDArray, weight: NDArray) -> Confidenc
     np.minimum.at(low, level, confidence)
     np.maximum.at(high, level, confidence)
     value = isotonic_regression(value, sample_weight=size + POOL_ROWS)
-    levels = ConfidenceMap(0.5 * (high[:-1] + low[1:]), value)
+    levels = ConfidenceLevels(0.5 * (high[:-1] + low[1:]), value)
     extra = (log_proba - levels(log_proba))[np.arange(len(y)), y]
     return None if above_chance(extra, weight) else levels
 

@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 from sklearn.utils import gen_batches
 
 from .._utils.optional import optional
-from .levels import ConfidenceMap, fit_confidence
+from .levels import ConfidenceLevels, fit_levels
 from .newton import minimize_convex
 
 # Each source enters the pool in these views; the first two may not have negative weights.
@@ -35,7 +35,7 @@ class Pool:
 
     weights: NDArray  # (n_sources, n_views)
     offset: NDArray  # (n_classes,)
-    confidence: ConfidenceMap | None = None
+    confidence: ConfidenceLevels | None = None
 
     def __call__(self, views: NDArray) -> NDArray:
         """Log probabilities from views of shape (n_sources, n_views, n_samples, n_classes)."""
@@ -48,7 +48,7 @@ class Pool:
 
     def with_levels(self, views: NDArray, y: NDArray, weight: NDArray) -> Pool:
         """The same with levels of confidence from the rows that it was fitted on."""
-        return replace(self, confidence=fit_confidence(self(views), y, weight))
+        return replace(self, confidence=fit_levels(self(views), y, weight))
 
 
 def views_of(proba: NDArray, prior: NDArray, n_rows: int) -> NDArray:

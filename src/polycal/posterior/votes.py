@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 
-from ..core.reading import ROUNDING, ActivationModes, Near
-from ..kernels import Effort, KernelIndex
+from ..core.neighbours import Neighbours
+from ..core.reading import ROUNDING, ActivationModes
+from ..kernels import Execution, KernelIndex
 
 # gamma log n is the exponent: 0.01 leaves the weights nearly flat, 20 leaves little but
 # the most similar polytope. The grid grows by whole steps while its best point is an edge.
@@ -41,7 +42,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class QueryRatios:
+class QueryVotes:
     """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: the query's own weights.
 
     Where the index has ``hidden_labels``, K is that of a network's hidden layers.
@@ -51,15 +52,17 @@ class QueryRatios:
     prior: NDArray
     n_samples: int
 
-    def proba(self, modes: ActivationModes, near: Near, gammas: NDArray, effort: Effort) -> NDArray:
+    def proba(
+        self, modes: ActivationModes, near: Neighbours, gammas: NDArray, execution: Execution
+    ) -> NDArray:
         """Shape (n_gammas, n_queries, n_classes); ``near.sums`` is used when it is there."""
         sums = near.sums
         if sums is None:
             index, counts = self.evidence.index, self.evidence.counts
-            sums = index.class_sums(modes, counts, exponents(gammas, self.n_samples), effort)
+            sums = index.class_sums(modes, counts, exponents(gammas, self.n_samples), execution)
         return normalize(sums, self.prior)
 
-    def at(self, gamma: float, effort: Effort) -> QueryRatios:
+    def at(self, gamma: float, execution: Execution) -> QueryVotes:
         return self
 
     def wanted(self, gamma: float | None) -> dict[str, NDArray]:
@@ -71,7 +74,7 @@ class QueryRatios:
 
 
 @dataclass(frozen=True)
-class PolytopeRatios:
+class PolytopeVotes:
     """The paper: pi_y = prior_y R_r*y / sum over classes, with the nearest polytope's ratios.
 
     R_ry = sum_s w_rs n_sy / sum_r sum_s w_rs n_sy, from the rows of the fit alone.
@@ -82,7 +85,9 @@ class PolytopeRatios:
     n_samples: int
     ratios: NDArray | None = None  # (n_polytopes, n_classes) at the chosen gamma
 
-    def proba(self, modes: ActivationModes, near: Near, gammas: NDArray, effort: Effort) -> NDArray:
+    def proba(
+        self, modes: ActivationModes, near: Neighbours, gammas: NDArray, execution: Execution
+    ) -> NDArray:
         """Shape (n_gammas, n_queries, n_classes)."""
         nearest = near.index[:, 0]
         if self.ratios is not None:
@@ -91,22 +96,22 @@ class PolytopeRatios:
         budget = get_config()["working_memory"] * 2**20
         together = max(1, int(budget / self.evidence.counts.nbytes))
         parts = [
-            self._all_ratios(gammas[start : start + together], effort)[:, nearest]
+            self._all_ratios(gammas[start : start + together], execution)[:, nearest]
             for start in range(0, len(gammas), together)
         ]
         return normalize(self.prior * np.concatenate(parts), self.prior)
 
-    def at(self, gamma: float, effort: Effort) -> PolytopeRatios:
+    def at(self, gamma: float, execution: Execution) -> PolytopeVotes:
         """The same with the ratios at one gamma kept."""
-        return replace(self, ratios=self._all_ratios(np.array([gamma]), effort)[0])
+        return replace(self, ratios=self._all_ratios(np.array([gamma]), execution)[0])
 
     def wanted(self, gamma: float | None) -> dict[str, NDArray]:
         return {}
 
-    def _all_ratios(self, gammas: NDArray, effort: Effort) -> NDArray:
+    def _all_ratios(self, gammas: NDArray, execution: Execution) -> NDArray:
         index, counts = self.evidence.index, self.evidence.counts
         exponent = exponents(gammas, self.n_samples)
-        sums = index.class_sums(index.modes, counts, exponent, effort)
+        sums = index.class_sums(index.modes, counts, exponent, execution)
         return sums / sums.sum(axis=1, keepdims=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._utils.files import whole_file
+from .._utils.files import atomic_file
 from .._utils.validation import count
 from ..estimators import BaseCalibrator
 from .findings import Findings
@@ -76,6 +76,6 @@ def report(
             f"path is in the folder {str(path.parent)!r}, which does not exist. Make it first."
         )
     found = Findings.of(model, X, y, X_ood, max_rows, random_state)
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_text(page(found, title or found.name), encoding="utf-8")
     return path

@@ -173,13 +173,13 @@ def _look(
             order[: max_rows // 2], rng.choice(rest, max_rows - max_rows // 2, replace=False)
         ]
     chosen = np.sort(order)
-    seen = reading.take(chosen).seen
+    seen = reading.take(chosen).features
     place = model._place
     k = min(NEIGHBOURS, len(model.polytopes_))
     index = place.nearest(reading.modes[chosen], encoded[chosen], fill=True).index[:, :k]
     # By itself, because a search by Euclidean distance does not bring it.
     similarity = pair_similarity(
-        reading.modes[chosen], model.polytopes_.modes, index, place.settings.effort
+        reading.modes[chosen], model.polytopes_.modes, index, place.settings.execution
     )
     members = place.members(index)
     show = _Shown(model, seen)
@@ -224,7 +224,7 @@ class _Shown:
     """Values of rows and of polytopes, in words."""
 
     def __init__(self, model: BaseCalibrator, seen: Any):
-        self.seen, self.table = seen, model._landscape.table
+        self.features, self.table = seen, model._landscape.table
         self.density = model._landscape.density
         self.number = {int(j): k for k, j in enumerate(self.table.numbers)}
         self.category = {int(j): k for k, j in enumerate(self.table.categories)}
@@ -232,7 +232,7 @@ class _Shown:
 
     def value(self, i: int, j: int) -> str:
         if j not in self.columns:
-            self.columns[j] = column_values(self.seen, j)
+            self.columns[j] = column_values(self.features, j)
         value = self.columns[j][i]
         if is_missing(value):
             return MISSING

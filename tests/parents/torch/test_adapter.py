@@ -92,7 +92,7 @@ def test_convolutions_are_flattened(y):
     reading = read(net, images)
     assert_modes(reading, [b > 0 for b in before], softmax(logits, axis=1))
     assert reading.modes.sizes == (64, K)
-    np.testing.assert_array_equal(reading.seen, images.reshape(N, 36).astype(np.float64))
+    np.testing.assert_array_equal(reading.features, images.reshape(N, 36).astype(np.float64))
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 256])
@@ -106,7 +106,7 @@ def test_an_in_place_first_layer_leaves_the_input_alone(X):
     for rows in (X.astype(float), torch.tensor(X).double()):
         before = copy.deepcopy(rows)
         reading = read(net, rows)
-        np.testing.assert_array_equal(reading.seen, before)
+        np.testing.assert_array_equal(reading.features, before)
         np.testing.assert_array_equal(rows, before)
 
 
@@ -175,8 +175,8 @@ def test_encoder_and_head_by_name_by_module_and_alone(X):
     reading = read(TorchParent(net, encoder="encoder", head="head"), X)
     assert_modes(reading, [embedding > 0], softmax(logits, axis=1))
     unit = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
-    np.testing.assert_allclose(reading.seen, unit, atol=1e-6)
-    assert reading.seen.dtype == np.float64
+    np.testing.assert_allclose(reading.features, unit, atol=1e-6)
+    assert reading.features.dtype == np.float64
     for parent in [
         TorchParent(net, encoder="encoder"),
         TorchParent(net, encoder=net.encoder, head=net.head),
@@ -187,7 +187,7 @@ def test_encoder_and_head_by_name_by_module_and_alone(X):
     ]:
         assert_same(read(parent, X), reading)
     raw = read(TorchParent(net, encoder="encoder", normalize=False), X)
-    np.testing.assert_allclose(raw.seen, embedding, atol=1e-6)
+    np.testing.assert_allclose(raw.features, embedding, atol=1e-6)
 
 
 def test_energy_of_a_normalised_embedding(X):
@@ -217,7 +217,7 @@ def test_energy_of_a_normalised_embedding(X):
 def test_a_head_in_place_does_not_change_the_embedding(X):
     net = TwoParts().double()
     net.head[0] = nn.ReLU(inplace=True)
-    seen = read(TorchParent(net, encoder="encoder", normalize=False), X).seen
+    seen = read(TorchParent(net, encoder="encoder", normalize=False), X).features
     assert (seen < 0).any()
 
 
@@ -234,7 +234,7 @@ def test_an_embedding_of_zeros_stays(X):
     with torch.no_grad():
         net.encoder[-1].weight.zero_()
         net.encoder[-1].bias.zero_()
-    np.testing.assert_array_equal(read(TorchParent(net, encoder="encoder"), X).seen, 0.0)
+    np.testing.assert_array_equal(read(TorchParent(net, encoder="encoder"), X).features, 0.0)
 
 
 # ---------------------------------------------------------------- nothing is left behind

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from polycal.parents.torch.adapter import TorchFamily, TorchParent  # noqa: E402
+from polycal.parents.torch.adapter import TorchAdapter, TorchParent  # noqa: E402
 from tests.toys.torch_nets import MARKS, Map, Shared, TwoParts, linear, mlp, read  # noqa: E402
 
 pytestmark = MARKS
@@ -112,7 +112,7 @@ def test_an_embedding_of_complex_numbers_is_refused(X, normalize):
     net = Net()
     parent = TorchParent(net, encoder=net.waves, normalize=normalize)
     with pytest.raises(TypeError, match="complex"):
-        TorchFamily(parent).read(X)
+        TorchAdapter(parent).read(X)
 
 
 def test_a_shuffled_loader_keeps_its_order_and_is_read_once(X, y):
@@ -157,7 +157,7 @@ def test_whole_numbers_stay_whole_for_an_embedding():
     words = np.random.default_rng(4).integers(0, 10, size=(N, 4))
     net = nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.ReLU(), nn.Linear(12, K))
     reading = read(net, words)
-    np.testing.assert_array_equal(reading.seen, words)
+    np.testing.assert_array_equal(reading.features, words)
     expected = net[0].weight.detach().numpy()[words].reshape(N, 12) > 0
     np.testing.assert_array_equal(next(reading.modes.groups()), expected)
     with pytest.raises(RuntimeError, match="X holds torch.int64") as raised:
@@ -251,7 +251,7 @@ def test_parts_compiled_inside_run_as_written(X):
 )
 def test_refused_with_a_remedy(X, build, message):
     estimator = build()
-    problem = TorchFamily.problem(estimator)
+    problem = TorchAdapter.problem(estimator)
     assert problem
     assert not problem.endswith(".")
     with pytest.raises((TypeError, ValueError), match=message):
@@ -314,9 +314,9 @@ def test_rows_of_different_shapes():
 
 
 def test_families_do_not_mix(X):
-    assert TorchFamily.problem(object()) == ""
-    assert TorchFamily.problem(mlp(nn.ReLU())) is None
-    assert not TorchFamily.allows_missing(mlp(nn.ReLU()))
+    assert TorchAdapter.problem(object()) == ""
+    assert TorchAdapter.problem(mlp(nn.ReLU())) is None
+    assert not TorchAdapter.allows_missing(mlp(nn.ReLU()))
 
 
 def test_parameters_and_clone():

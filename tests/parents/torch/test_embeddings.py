@@ -133,10 +133,10 @@ class Pair(nn.Module):
 
 
 def test_parent_on_a_gpu_puts_the_kernel_there(net):
-    from polycal.parents import find_family
+    from polycal.parents import find_adapter
 
     encoder, head = net
     here = TorchParent(encoder=encoder, head=head)
     there = TorchParent(encoder=encoder, head=head, device="cuda:1")
-    assert find_family(here)(here).gpu is None
-    assert find_family(there)(there).gpu == "cuda:1"
+    assert find_adapter(here)(here).gpu is None
+    assert find_adapter(there)(there).gpu == "cuda:1"

@@ -12,12 +12,12 @@ from tqdm.auto import tqdm
 
 from ..._utils.optional import optional
 from ...core.reading import Reading
-from ..base import Parent, is_a
+from ..base import Adapter, is_a
 from ..networks import Rows, to_proba
 from . import data
 from .data import came, iterate, split
 from .hooks import Recorder, inference, to_array
-from .plan import find_part, make_plan, whole_model
+from .plan import find_part, full_model, make_plan
 
 
 class TorchParent(BaseEstimator):
@@ -105,7 +105,7 @@ class TorchParent(BaseEstimator):
             raise ValueError(
                 "embed needs an encoder; this TorchParent has none. Give encoder= and head=."
             )
-        encoder = find_part(whole_model(self), self.encoder, "encoder")
+        encoder = find_part(full_model(self), self.encoder, "encoder")
         if not return_labels and not data.in_order(X):
             raise ValueError(
                 "X is a DataLoader that does not keep the order of its rows. Use shuffle=False and "
@@ -149,7 +149,7 @@ class TorchParent(BaseEstimator):
         return type(self)(**{**self.get_params(deep=False), "encoder": nothing})
 
 
-class TorchFamily(Parent):
+class TorchAdapter(Adapter):
     family = "a PyTorch module with ReLU-type activations, or TorchParent(module)"
     pretrained = True
     needs_codes = True
@@ -183,7 +183,7 @@ class TorchFamily(Parent):
     @property
     def gpu(self) -> str | None:
         parent = _wrapped(self.estimator)
-        tensors = whole_model(parent).parameters()
+        tensors = full_model(parent).parameters()
         device = str(parent.device or next((t.device for t in tensors), "cpu"))
         return device if device.startswith("cuda") else None
 

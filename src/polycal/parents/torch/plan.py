@@ -42,7 +42,7 @@ def make_plan(parent: TorchParent) -> Plan:
     check_output(parent.output)
     if not isinstance(parent.batch_size, (int, np.integer)) or parent.batch_size < 1:
         raise ValueError(f"batch_size must be an integer above 0; got {parent.batch_size!r}.")
-    model = whole_model(parent)
+    model = full_model(parent)
     if parent.encoder is None:
         if parent.head is not None:
             raise ValueError(
@@ -79,7 +79,7 @@ def make_plan(parent: TorchParent) -> Plan:
     return Plan(model, unique, encoder, outside=encoder)
 
 
-def whole_model(parent: TorchParent) -> Any:
+def full_model(parent: TorchParent) -> Any:
     """The classifier itself, or head(encoder(x)) of two modules."""
     for name in ("module", "encoder", "head"):
         value = getattr(parent, name)
