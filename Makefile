@@ -1,6 +1,7 @@
-# Three commands do everything on a machine that has Python 3.11+ and make:
+# Four commands do everything on a machine that has Python 3.11+ and make:
 #   make demo   the main job: a table, a figure and a report on digits and Gaussian XOR
-#   make test   lint, format, types, tests, and the README's own code
+#   make check  lint, format, types and the quick tests; needs no extras, takes half a minute
+#   make test   lint, format, types, all tests with their coverage, and the README's own code
 #   make docs   the site, in docs/_build/html; a warning is an error
 # Beside them, `make build` makes sdist and wheel in dist/, and `make test-lowest` runs the tests
 # with the lowest versions of all libraries.
@@ -9,17 +10,26 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CHECK_TOOLS := $(VENV)/.installed-for-check
 TOOLS := $(VENV)/.installed-for-tests
-
 LOWEST := .venv-lowest
 
-.PHONY: demo test test-lowest lint docs build clean
+# Tests that need no optional library and fit no large model.
+QUICK_TESTS := tests/kernels tests/posterior tests/metrics tests/simulations tests/test_*.py
+
+.PHONY: demo check test test-lowest lint docs build clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
+check: $(CHECK_TOOLS)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -x -m "not slow" $(QUICK_TESTS)
+
 test: $(TOOLS) lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --cov
 
 lint: $(TOOLS)
 	$(BIN)/ruff check .
@@ -31,6 +41,10 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[plot]"
+	touch $@
+
+$(CHECK_TOOLS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --group check
 	touch $@
 
 $(TOOLS): $(STAMP)
@@ -56,4 +70,4 @@ docs: $(STAMP)
 	@echo "Open docs/_build/html/index.html"
 
 clean:
-	rm -rf build dist docs/_build docs/generated docs/gallery $(VENV) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist docs/_build docs/generated docs/gallery $(VENV) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -24,8 +24,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from polycal import GeodesicCalibrator
+from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Execution, ForestIndex
+from polycal.kernels import ForestIndex
 
 N_QUERIES = 2000
 
@@ -60,7 +61,7 @@ def run(n: int, trees: int, jobs: int) -> dict:
         "n": n,
         "trees": trees,
         "polytopes": len(model.polytopes_),
-        "method": model._landscape.kernel.evidence.index.method,
+        "method": model.model_.reference.index.method,
         "parent_fit_s": round(parent_fit, 3),
         "calibration_fit_s": round(fit, 3),
         "fit_ratio": round(fit / parent_fit, 3),

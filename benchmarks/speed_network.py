@@ -18,8 +18,9 @@ from _clock import best_time
 from scipy.spatial.distance import cdist
 
 from polycal.core.density import Density
+from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Execution, NetworkIndex, Search, reference
+from polycal.kernels import NetworkIndex, Search, reference
 
 LAYERS = (1000,) * 4
 

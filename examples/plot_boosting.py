@@ -36,7 +36,7 @@ models = {
 }
 
 # %%
-# Neighbours the data
+# Near the data
 # -------------
 # Temperature scaling has one number to set, and repairs the confidence as a whole. polycal also
 # looks at the labels around each row, which is why its error differs from the parent's, and its

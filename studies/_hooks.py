@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polycal.calibration import reference_set
 from polycal.core.density import Density
 from polycal.core.polytopes import Polytopes
 from polycal.core.reading import ActivationModes, Reading
+from polycal.gate import bandwidth
 from polycal.kernels import KernelIndex, build_index
 from polycal.parents import networks
-from polycal.posterior import pool
+from polycal.posterior import fit, votes
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def _swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 @contextmanager
 def no_confidence_levels() -> Iterator[None]:
     """The pool's own highest probability stays as it is."""
-    with _swapped(pool, "fit_levels", lambda *rows: None):
+    with _swapped(fit, "fit_levels", lambda *rows: None):
         yield
 
 
@@ -40,17 +40,19 @@ def no_confidence_levels() -> Iterator[None]:
 def labels_by_all_layers() -> Iterator[None]:
     """Labels are weighed by all groups of the modes, as neighbours are."""
 
-    def plain(modes: ActivationModes, device: str | None = None, **unused: bool) -> KernelIndex:
+    def plain(
+        modes: ActivationModes, device: str | None = None, hidden_labels: bool = False
+    ) -> KernelIndex:
         return build_index(modes, device)
 
-    with _swapped(reference_set, "build_index", plain):
+    with _swapped(votes, "build_index", plain):
         yield
 
 
 @contextmanager
 def no_output_layer() -> Iterator[None]:
     """The modes of a network are its hidden layers only; reading rows must happen inside."""
-    read = networks.Rows.reading
+    read = networks.ReadingBuilder.reading
 
     def without_last(self, proba, labels=None) -> Reading:
         reading = read(self, proba, labels)
@@ -58,7 +60,7 @@ def no_output_layer() -> Iterator[None]:
         codes = np.ascontiguousarray(modes.codes[:, : modes.column_ranges[-1][0]])
         return replace(reading, modes=ActivationModes(codes, modes.sizes[:-1], modes.packed))
 
-    with _swapped(networks.Rows, "reading", without_last), labels_by_all_layers():
+    with _swapped(networks.ReadingBuilder, "reading", without_last), labels_by_all_layers():
         yield
 
 
@@ -68,27 +70,32 @@ def variance_prior(typical: Callable[[Polytopes], Any]) -> Iterator[None]:
 
     ``typical`` takes all rows and returns the squared distance of the one more in each feature.
     """
-    plain = reference_set.geodesic_density
+    plain = bandwidth.geodesic_density
 
-    def with_prior(polytopes, index, regularization, execution, start, counted=None) -> Density:
-        density = plain(polytopes, index, regularization, execution, start, counted)
-        rows, place = counted or (polytopes, np.arange(len(polytopes)))
-        local = local_variance(1.0 / density.precision, place, rows.size)
+    def with_prior(
+        polytopes, index, regularization, execution, level_offsets, estimated_from=None
+    ) -> Density:
+        settings = (regularization, execution, level_offsets, estimated_from)
+        density = plain(polytopes, index, *settings)
+        everything = bandwidth.EstimatedFrom(polytopes, np.arange(len(polytopes)))
+        some = estimated_from or everything
+        rows, polytope = some.rows, some.polytope
+        local = local_variance(1.0 / density.precision, polytope, rows.size)
         size = np.zeros((len(polytopes), 1))
-        size[place, 0] = rows.size
+        size[polytope, 0] = rows.size
         weight = index.matmul(polytopes.modes, size, execution)
         local = (weight * local + typical(rows)) / (weight + 1.0)
-        variance = np.sqrt(local * np.average(local[place], axis=0, weights=rows.size))
+        variance = np.sqrt(local * np.average(local[polytope], axis=0, weights=rows.size))
         shift = -0.5 * (np.log(variance) + np.log(density.precision)).sum(axis=1)
         return replace(density, precision=1.0 / variance, log_norm=density.log_norm + shift)
 
-    with _swapped(reference_set, "geodesic_density", with_prior):
+    with _swapped(bandwidth, "geodesic_density", with_prior):
         yield
 
 
-def local_variance(variance: NDArray, place: NDArray, size: NDArray) -> NDArray:
+def local_variance(variance: NDArray, polytope: NDArray, size: NDArray) -> NDArray:
     """local of sigma^2 = sqrt(local * mean of local): the mean of sigma^4 is that mean squared."""
-    common = np.sqrt(np.average(variance[place] ** 2, axis=0, weights=size))
+    common = np.sqrt(np.average(variance[polytope] ** 2, axis=0, weights=size))
     return variance**2 / common
 
 

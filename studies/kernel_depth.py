@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Execution, build_index
+from polycal.kernels import build_index
 from polycal.parents import find_adapter
 from polycal.plotting.style import BLUE, ORANGE
 from polycal.simulations import make_gaussian_xor
@@ -107,7 +108,7 @@ def run(cell: Cell, options: Options) -> list[dict]:
 
 def mean_kernels(network: Any, X: NDArray, y: NDArray) -> dict[str, float]:
     """Mean of K over pairs of two rows, by whether their class is the same."""
-    modes = find_adapter(network)(network).read(X).modes
+    modes = find_adapter(network).read(X).modes
     ends = modes.column_ranges[-1][0]
     hidden = ActivationModes(
         np.ascontiguousarray(modes.codes[:, :ends]), modes.sizes[:-1], packed=True

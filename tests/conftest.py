@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris, make_classification
 
+# A failed assertion of a toy shows its values, as one of a test does.
+pytest.register_assert_rewrite("tests.toys")
+
 
 @pytest.fixture(scope="session")
 def iris():

@@ -65,6 +65,62 @@ def test_lower_bounds_are_those_that_are_tested():
             assert re.fullmatch(rf"{re.escape(bound)}(\.0)*", lowest[name]), (name, bound)
 
 
-@pytest.mark.parametrize("name", ["LICENSE", "CITATION.cff", "MANIFEST.in"])
-def test_files_of_a_release(name):
+def test_a_tool_has_one_lower_bound():
+    """The groups "check", "lint", "test" and "docs" may name the same tool."""
+    bounds: dict[str, set[str]] = {}
+    for name in ("check", "lint", "test"):
+        for requirement in PROJECT["dependency-groups"][name]:
+            tool, bound = re.split(r">=|==", requirement)
+            bounds.setdefault(tool, set()).add(bound)
+    assert all(len(found) == 1 for found in bounds.values()), bounds
+
+
+def test_links():
+    """One repository, in the metadata of the package and in the citation."""
+    links = PROJECT["project"]["urls"]
+    assert links.keys() == {"Homepage", "Documentation", "Source", "Changelog", "Issues"}
+    cited = re.search(
+        r"^repository-code: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE
+    )
+    assert cited is not None
+    assert all(link.startswith(cited.group(1)) for link in links.values())
+    assert links["Source"] == cited.group(1)
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "README.md", "MANIFEST.in", "pyproject.toml"])
+def test_files_of_every_release(name):
+    """setuptools puts these into the sdist by itself."""
     assert (ROOT / name).read_text().strip()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".ci/lowest.txt",
+        ".pre-commit-config.yaml",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "CONTRIBUTING.md",
+        "Makefile",
+        "RELEASING.md",
+        "SECURITY.md",
+    ],
+)
+def test_files_of_the_sdist(name):
+    assert (ROOT / name).read_text().strip()
+    lines = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines()]
+    included = {file for line in lines if line and line[0] == "include" for file in line[1:]}
+    assert name in included
+
+
+def test_changelog_has_this_version():
+    headings = re.findall(r"^## \[?([^\]\s]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    assert polycal.__version__ in headings
+
+
+def test_quick_tests_exist():
+    """The folders that `make check` runs, and nothing that needs an optional library."""
+    found = re.search(r"^QUICK_TESTS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert found is not None
+    assert all(list(ROOT.glob(pattern)) for pattern in found.group(1).split())

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import metrics, plotting, simulations
+    from .calibration.fitted_model import Answer
     from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
     from .evaluation import Evaluation, evaluate
     from .gate.explanation import Explanation
@@ -17,6 +18,7 @@ __all__ = [
     "GeodesicCalibrator",
     "KernelDensityForest",
     "KernelDensityNetwork",
+    "Answer",
     "Evaluation",
     "Explanation",
     "ModelFileError",
@@ -38,6 +40,7 @@ _HOME = {
     "GeodesicCalibrator": "estimators",
     "KernelDensityForest": "estimators",
     "KernelDensityNetwork": "estimators",
+    "Answer": "calibration.fitted_model",
     "Evaluation": "evaluation",
     "Explanation": "gate.explanation",
     "ModelFileError": "persistence",

@@ -58,7 +58,7 @@ PARENTS = {
 def test_every_parent_is_read_as_it_predicts(name, blobs):
     X, y = blobs
     parent = clone(PARENTS[name]).fit(X, y)
-    reading = find_adapter(parent)(parent).read(X)
+    reading = find_adapter(parent).read(X)
     modes = reading.modes
     assert_allclose(reading.proba, parent.predict_proba(X), atol=1e-12)
     if name in ("forest", "extra trees"):
@@ -274,7 +274,7 @@ def test_import_loads_no_extra():
 
 def test_public_names():
     expected = ["PAPER", "GeodesicCalibrator", "KernelDensityForest", "KernelDensityNetwork"]
-    expected += ["TorchParent", "Evaluation", "evaluate", "Explanation", "report"]
+    expected += ["TorchParent", "Answer", "Evaluation", "evaluate", "Explanation", "report"]
     expected += ["ModelFileError", "load"]
     assert sorted(polycal.__all__) == sorted([*expected, "metrics", "plotting", "simulations"])
 

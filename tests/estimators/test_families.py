@@ -166,7 +166,7 @@ def test_native_categories_of_each_library():
     for parent in parents:
         model = GeodesicCalibrator(parent, random_state=0).fit(X[:400], y[:400])
         assert model.score(X[400:], y[400:]) > 0.85
-        assert len(model._landscape.table.levels[0]) == 3
+        assert len(model.model_.reference.table.levels[0]) == 3
 
 
 def test_a_column_transformer_in_front():
@@ -264,7 +264,7 @@ def test_torch_encoder_and_head(digits):
     parent = TorchParent(encoder=net[:2], head=net[2:])
     model = GeodesicCalibrator(parent).fit(X[:900], y[:900], X_cal=X[900:1300], y_cal=y[900:1300])
     assert model.polytopes_.mean.shape[1] == 24
-    assert np.linalg.norm(model._query(X[:50])[1], axis=1) == pytest.approx(1, abs=1e-6)
+    assert np.linalg.norm(model.answer(X[:50]).X, axis=1) == pytest.approx(1, abs=1e-6)
     assert model.score(X[1300:], y[1300:]) > 0.85
     noise = np.random.default_rng(0).random((300, 64)).astype(np.float32)
     assert auroc(model.score_samples(X[1300:]), model.score_samples(noise)) > 0.7
@@ -302,7 +302,7 @@ def test_a_sparse_matrix_is_read_as_the_parent_reads_it(name):
     pipeline = make_pipeline(sparse_columns(), FAMILIES[name]())
     model = GeodesicCalibrator(pipeline, calibration="holdout", random_state=0).fit(X, y)
     expected = model.estimator_.predict_proba(X)
-    assert_allclose(model._parent.read(X).proba, expected, atol=1e-6)
+    assert_allclose(model.answer(X).reading.proba, expected, atol=1e-6)
     assert model.score(X, y) > 0.9
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA
@@ -17,9 +15,10 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.tree import DecisionTreeClassifier
 
 from polycal import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
-from polycal.gate.gate import CalibrationScores
 
 X, y = load_wine(return_X_y=True)
+
+
 MODELS = {
     "forest": KernelDensityForest(30, random_state=0),
     "holdout": KernelDensityForest(30, calibration="holdout", random_state=0),
@@ -65,13 +64,13 @@ def test_agrees_with_the_other_methods(model):
 
 def test_surprises_add_up_to_the_kernel(model):
     found = model.explain(X * 1.2)
-    kernel = model._landscape.density.log_kernel(X * 1.2, found.polytope[:, None])[:, 0]
+    kernel = model.model_.reference.density.log_kernel(X * 1.2, found.polytope[:, None])[:, 0]
     np.testing.assert_allclose(found.surprise.sum(axis=1), -kernel)
 
 
 def test_training_rows_are_those_of_the_polytope(model):
     found = model.explain(X)
-    modes = model._parent.read(X).modes.codes
+    modes = model.model_.parent.read(X).modes.codes
     stored = model.polytopes_.modes.codes
     for i in range(0, len(X), 7):
         same = np.flatnonzero((modes == stored[found.polytope[i]]).all(axis=1))
@@ -87,7 +86,7 @@ def test_ids_count_rows_of_weight_zero():
     used = np.concatenate(model.explain(X).rows)
     assert not np.isin(used, np.arange(0, len(X), 3)).any()
     kept = X[used]
-    modes = model._parent.read(kept).modes.codes
+    modes = model.model_.parent.read(kept).modes.codes
     polytope = np.repeat(model.explain(X).polytope, [len(r) for r in model.explain(X).rows])
     np.testing.assert_array_equal(modes, model.polytopes_.modes.codes[polytope])
 
@@ -121,29 +120,6 @@ def test_false_alarms_of_each_verdict():
         error = np.sqrt(level * (1 - level) * (1 / 6000 + 1 / 900))
         assert abs(share - level) < 4 * error
     np.testing.assert_allclose(found.p_value.mean(), 0.5, atol=0.05)
-
-
-@given(
-    st.lists(st.integers(-50, 50), min_size=20, max_size=60),
-    st.lists(st.integers(-60, 60), min_size=1, max_size=20),
-    st.sampled_from([0.05, 0.1, 0.3, 0.5]),
-)
-@settings(deadline=None)
-def test_p_value_and_floor_agree(held, new, level):
-    familiar = CalibrationScores(np.array(held, dtype=float), np.ones(len(held)))
-    new = np.array(new, dtype=float)
-    by_definition = [(1 + sum(h <= v for h in held)) / (len(held) + 1) for v in new]
-    np.testing.assert_allclose(familiar.p_value(new), by_definition)
-    if level * (len(held) + 1) >= 1:
-        below = new < familiar.floor(level)
-        np.testing.assert_array_equal(below, familiar.p_value(new) <= level * (1 + 1e-12))
-
-
-def test_p_value_counts_weights():
-    scores, weight = np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])
-    np.testing.assert_allclose(
-        CalibrationScores(scores, weight).p_value(np.array([0.0, 2.0, 9.0])), [2 / 8, 6 / 8, 1.0]
-    )
 
 
 @pytest.mark.parametrize(("false_alarm", "edge"), [(0.01, 0.05), (0.2, 0.5), (0.6, 0.6)])
@@ -201,8 +177,8 @@ def test_categories_and_missing_values():
     plain, ward, age = found.surprise
     assert ward[1] > plain[1] + 2
     assert age[0] == pytest.approx(np.log(2 * 401))  # half a row in n + 1, never missing before
-    kernel = model._landscape.density.log_kernel(
-        model._landscape.table.encode(new), found.polytope[:, None]
+    kernel = model.model_.reference.density.log_kernel(
+        model.model_.reference.table.encode(new), found.polytope[:, None]
     )
     np.testing.assert_allclose(found.surprise.sum(axis=1), -kernel[:, 0])
 

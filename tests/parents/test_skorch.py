@@ -11,7 +11,8 @@ from tests.toys.readings import assert_same
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from polycal.parents.torch.adapter import TorchAdapter  # noqa: E402
+from polycal.parents import Adapter  # noqa: E402
+from polycal.parents.skorch import SkorchAdapter  # noqa: E402
 from tests.toys.torch_nets import MARKS, Shared, hooks, linear, mlp, read  # noqa: E402
 
 pytestmark = MARKS
@@ -24,22 +25,16 @@ def skorch_net(module=Shared, **kwargs):
 
 
 def test_skorch_reads_its_module(X, y):
-    from polycal.parents.skorch import SkorchAdapter
-
     net = skorch_net()
-    assert SkorchAdapter.problem(net) is None
+    assert isinstance(Adapter.find(net), SkorchAdapter)
     net.fit(X, y)
-    assert SkorchAdapter.problem(net) is None
-    assert TorchAdapter.problem(net) == ""
-    reading = SkorchAdapter(net).read(X)
+    reading = Adapter.find(net).read(X)
     assert_same(reading, read(net.module_, X))
     np.testing.assert_allclose(reading.proba, net.predict_proba(X), atol=1e-6)
     assert sum(hooks(net.module_)) == 0
 
 
 def test_skorch_saved_and_loaded(X, y, tmp_path):
-    from polycal.parents.skorch import SkorchAdapter
-
     net = skorch_net().fit(X, y)
     net.save_params(f_params=tmp_path / "net.pt")
     other = skorch_net().initialize()
@@ -48,8 +43,6 @@ def test_skorch_saved_and_loaded(X, y, tmp_path):
 
 
 def test_skorch_binary(X, y):
-    from polycal.parents.skorch import SkorchAdapter
-
     skorch = pytest.importorskip("skorch")
     net = skorch.NeuralNetBinaryClassifier(mlp(nn.ReLU(), out=1), max_epochs=2, verbose=0)
     net.fit(X, (y > 0).astype(np.float32))
@@ -57,11 +50,9 @@ def test_skorch_binary(X, y):
 
 
 def test_skorch_refusals(X, y):
-    from polycal.parents.skorch import SkorchAdapter
-
-    assert SkorchAdapter.problem(mlp(nn.ReLU())) == ""
-    assert "no ReLU-type" in SkorchAdapter.problem(skorch_net(linear()))
-    assert "net.module_.module" in SkorchAdapter.problem(skorch_net(nn.DataParallel(Shared())))
+    assert "no ReLU-type" in SkorchAdapter(skorch_net(linear())).problem()
+    parallel = skorch_net(nn.DataParallel(Shared()))
+    assert "net.module_.module" in SkorchAdapter(parallel).problem()
     with pytest.raises(NotFittedError):
         SkorchAdapter(skorch_net()).read(X)
     net = skorch_net(predict_nonlinearity=None).fit(X, y)

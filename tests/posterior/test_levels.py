@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from polycal._utils.significance import above_chance
 from polycal.posterior.levels import fit_levels, with_confidence
 
 
@@ -50,16 +48,6 @@ def test_no_confidence_levels_where_the_rows_themselves_pay_for_them():
     assert fit_levels(np.log(P), right, weight) is None
     half_right = np.arange(48) // 24 * (np.arange(48) % 2)
     assert len(fit_levels(np.log(P), half_right, weight).value) == 2
-
-
-@pytest.mark.parametrize("weight", [np.ones(4), np.array([1.0, 1.0, 2.0, 4.0])])
-def test_above_chance_is_a_mean_above_its_standard_error(weight):
-    extra = np.array([0.3, -0.1, 0.2, 0.4])
-    mean = weight @ extra / weight.sum()
-    n = weight.sum() ** 2 / (weight**2).sum()
-    error = np.sqrt(weight @ (extra - mean) ** 2 / weight.sum() / n)
-    assert above_chance(extra - mean + 1.01 * error, weight)
-    assert not above_chance(extra - mean + 0.99 * error, weight)
 
 
 def test_with_confidence_reaches_its_target_and_keeps_the_order():

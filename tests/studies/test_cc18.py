@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,12 +18,13 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from polycal import GeodesicCalibrator
-from polycal.calibration import reference_set
+from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Execution, reference
+from polycal.gate import bandwidth
+from polycal.kernels import reference
 from polycal.parents import networks
-from polycal.posterior import pool
-from polycal.posterior.posterior import shift_prior
+from polycal.posterior import votes
+from polycal.posterior.posterior import Pool, shift_prior, views_of
 from studies import _hooks, ablation, data, openml_cc18
 from studies._cc18_report import improvement
 from studies._runner import Options, main, read_table
@@ -268,9 +270,9 @@ def test_variance_prior_is_one_more_row(iris_model):
     sums, weight = np.einsum("rs,rsj->rj", K, distance), K.sum(axis=1, keepdims=True)
     local = (weight * (sums / weight + 1e-6) + rows.var(axis=0).mean()) / (weight + 1)
     variance = np.sqrt(local * np.average(local, axis=0, weights=size))
-    np.testing.assert_allclose(1 / model._landscape.density.precision, variance, rtol=1e-9)
+    np.testing.assert_allclose(1 / model.model_.reference.density.precision, variance, rtol=1e-9)
     norm = -0.5 * np.log(2 * np.pi * variance).sum(axis=1)
-    np.testing.assert_allclose(model._landscape.density.log_norm, norm, rtol=1e-9)
+    np.testing.assert_allclose(model.model_.reference.density.log_norm, norm, rtol=1e-9)
     np.testing.assert_array_equal(fit().predict_proba(X), plain.predict_proba(X))  # undone
     typical = [_hooks.median_variance(plain.polytopes_), *_hooks.range_variance(plain.polytopes_)]
     width = np.ptp(plain.polytopes_.mean, axis=0)
@@ -281,21 +283,19 @@ def test_without_levels_the_pool_speaks(iris_model):
     X, _, fit = iris_model
     with _hooks.no_confidence_levels():
         model = fit()
-    log_pi = model._answers(X)[1]
-    kept = pool.Pool(model.pool_weights_, model._posterior.pool.offset)
-    parent = model.estimator_.predict_proba(X)
-    kernel = fit()._landscape  # the same evidence, gamma below
-    near = kernel.nearest(model._parent.read(X).modes, X, gamma=model.gamma_)
-    gammas, execution = np.array([model.gamma_]), kernel.settings.execution
-    proba = kernel.kernel.proba(model._parent.read(X).modes, near, gammas, execution)[0]
-    posterior = model._posterior
-    views = [pool.views_of(p, posterior.train_prior, posterior.n_rows) for p in (parent, proba)]
+    answer, posterior = model.answer(X), model.model_.posterior
+    kept = Pool(model.pool_weights_, posterior.pool.offset)
+    votes = replace(fit().model_.reference.votes, gamma=model.gamma_)  # the same evidence
+    gammas = np.array([model.gamma_])
+    proba = votes.on_grid(answer.reading.modes, answer.neighbours, gammas, Execution())[0]
+    sources = (model.estimator_.predict_proba(X), proba)
+    views = [views_of(p, posterior.train_prior, posterior.n_rows) for p in sources]
     expected = shift_prior(kept(np.stack(views)), posterior.fitted_prior, posterior.prior)
-    np.testing.assert_allclose(log_pi, expected, rtol=1e-9)
+    np.testing.assert_allclose(answer.log_posterior, expected, rtol=1e-9)
 
 
 def test_without_the_output_layer_one_group_is_gone():
-    rows = networks.Rows()
+    rows = networks.ReadingBuilder()
     hidden = np.array([[True, False, True], [False, False, True]])
     rows.add([hidden], np.zeros((2, 1)))
     proba = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -315,7 +315,7 @@ def test_labels_by_all_layers_weighs_as_the_neighbours_do():
     sums = {}
     for name, hook in (("all", _hooks.labels_by_all_layers), ("hidden", nullcontext)):
         with hook():
-            index = reference_set.build_index(modes, hidden_labels=True)
+            index = votes.build_index(modes, hidden_labels=True)
         sums[name] = index.class_sums(modes, counts, exponent, Execution())[0]
     np.testing.assert_allclose(sums["all"], reference.similarity(modes, modes) ** 3, rtol=1e-9)
     first = next(modes.groups())
@@ -324,16 +324,16 @@ def test_labels_by_all_layers_weighs_as_the_neighbours_do():
 
 
 def test_hooks_are_undone_after_an_error():
-    before = reference_set.geodesic_density
+    before = bandwidth.geodesic_density
 
     def fail():
         with _hooks.variance_prior(_hooks.mean_variance):
-            assert reference_set.geodesic_density is not before
+            assert bandwidth.geodesic_density is not before
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
-    assert reference_set.geodesic_density is before
+    assert bandwidth.geodesic_density is before
 
 
 def test_comparison_is_paired_over_the_sets():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from polycal.core.density import Density
+from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
-from polycal.kernels import Execution, ForestIndex, NetworkIndex, TorchIndex
+from polycal.kernels import ForestIndex, NetworkIndex, TorchIndex
 from tests.toys.models import random_modes
 
 EXECUTION = Execution()
@@ -29,11 +31,17 @@ def all_log_densities(gaussians, X):
     return gaussians.log_density(X, np.tile(np.arange(p), (len(X), 1)))
 
 
+def torch_index(modes: ActivationModes) -> TorchIndex:
+    """The code of the GPU, on the CPU; skips without torch."""
+    pytest.importorskip("torch")
+    return TorchIndex(modes, "cpu")
+
+
 INDEXES = {
     "index": lambda modes: ForestIndex(modes, method="index"),
     "scan": lambda modes: ForestIndex(modes, method="scan"),
     "network": NetworkIndex,
-    "torch": lambda modes: TorchIndex(modes, "cpu"),  # the code of the GPU
+    "torch": torch_index,
 }
 BITS = ("network", "torch")
 PARTS = (slice(80), slice(80, None))  # stored modes and queries

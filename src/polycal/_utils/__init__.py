@@ -1,1 +1,1 @@
-"""Tools that know nothing of polycal: blocks, files, checks, optional libraries."""
+"""Helpers that are independent of the method: arrays, blocks, files, checks, optional libraries."""

@@ -14,9 +14,9 @@ from sklearn.utils import gen_batches
 from tqdm.auto import tqdm
 
 T = TypeVar("T")
-# Threads beyond this bring nothing.
+# More threads than this bring no speed.
 MOST_JOBS = 256
-# Rows that a small block holds at least: each block reads all stored modes.
+# Least rows of a block, because each block reads all stored modes.
 FEW_ROWS = 8
 
 
@@ -32,15 +32,15 @@ def map_blocks(
 ) -> list[T]:
     """Call ``function`` on slices that cover ``range(n_rows)``; results in row order.
 
-    The blocks that are in flight together stay within scikit-learn's ``working_memory``, and
-    each within ``block_bytes`` or of a few rows.
-    Blocks run in threads: the loops below release the interpreter lock. The threads are not
-    joblib's, which looks for results every 10 ms only.
+    Blocks that run at the same time stay within scikit-learn's ``working_memory`` together, and
+    each within ``block_bytes`` or a few rows.
+    Blocks run in threads, because compiled loops release the interpreter lock. The threads are
+    not joblib's, which polls for results every 10 ms only.
     """
     jobs = min(effective_n_jobs(n_jobs), MOST_JOBS)
     small = max(block_bytes, FEW_ROWS * bytes_per_row)
     budget = min(get_config()["working_memory"] * 2**20 / jobs, small)
-    pieces = 8 * jobs if verbose else jobs  # a bar needs steps; large blocks are faster
+    pieces = 8 * jobs if verbose else jobs  # a progress bar needs steps; large blocks are faster
     size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // pieces)))
     blocks = list(gen_batches(n_rows, size))
     hidden = not verbose or len(blocks) == 1
@@ -50,7 +50,7 @@ def map_blocks(
         stream: Iterator[T] = map(function, blocks)
         if jobs > 1 and len(blocks) > 1:
             pool = stack.enter_context(ThreadPoolExecutor(jobs))
-            with suppress(RuntimeError):  # no work is taken when the interpreter is about to end
+            with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads
                 stream = pool.map(function, blocks)
         for block, result in zip(blocks, stream, strict=True):
             results.append(result)

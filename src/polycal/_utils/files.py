@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing of files: complete or not at all."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A name to write to; it becomes ``path`` when all went well, and vanishes otherwise.
+    """Temporary file that replaces ``path`` on success and is removed otherwise.
 
-    A link keeps pointing to its file, and a file that is there already keeps its permissions.
+    A symbolic link keeps pointing to its file, and an existing file keeps its permissions.
     """
-    if not path.parent.is_dir():  # name the folder, not a file that the user never heard of
+    if not path.parent.is_dir():  # name the folder, not a temporary file
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
     path = Path(os.path.realpath(path))
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -29,12 +29,12 @@ def atomic_file(path: Path) -> Iterator[Path]:
             shutil.copymode(path, part)
         part.replace(path)
     except OSError as error:
-        if error.filename == str(part):  # again, a name that the user knows
+        if error.filename == str(part):  # again, not the temporary file
             error.filename = str(path)
         raise
     finally:
         part.unlink(missing_ok=True)
-    with suppress(OSError):  # make the rename last through a loss of power, where one can
+    with suppress(OSError):  # make the rename survive a loss of power, where the system can
         handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Optional packages: imported where they are used, with the install line when absent."""
+"""Import of optional libraries, with the install command in the error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def optional(module: str, extra: str) -> ModuleType:
-    """Import ``module``, or say which extra of polycal brings it."""
+    """Import ``module``, or raise an error that names the extra of polycal that installs it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

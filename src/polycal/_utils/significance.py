@@ -1,20 +1,24 @@
-"""Is a difference more than chance?"""
+"""Weighted rows: how many they are worth, and whether a difference is more than chance."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from .arrays import Floats
+
+# Share of a weight: far above the rounding of a sum of weights, far below one row of it.
+WEIGHT_ROUNDING = 1e-9
 
 
-def n_effective(weight: NDArray) -> float:
-    """Rows of equal weight that would say as much: (sum of weights)^2 / sum of squares."""
+def n_effective(weight: Floats) -> float:
+    """Number of rows of equal weight that are worth as much: (sum w)^2 / (sum w^2)."""
     return float(weight.sum() ** 2 / (weight**2).sum())
 
 
-def above_chance(extra: NDArray, weight: NDArray) -> bool:
-    """Whether paired differences have a mean above one standard error of it."""
+def above_chance(extra: Floats, weight: Floats) -> bool:
+    """Whether the mean of paired differences is above its standard error."""
     mean = np.average(extra, weights=weight)
     variance = np.average((extra - mean) ** 2, weights=weight)
     return bool(mean > math.sqrt(variance / n_effective(weight)))

@@ -1,4 +1,4 @@
-"""The one file that touches scikit-learn's private names."""
+"""The only module that uses scikit-learn's private names; others import them from here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import sklearn
-from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest
 from sklearn.ensemble._forest import BaseForest
 from sklearn.ensemble._gb import BaseGradientBoosting
@@ -15,7 +14,10 @@ from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTY
 from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.tree._tree import NODE_DTYPE, Tree
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing as take_rows
+from sklearn.utils.validation import _num_samples as n_rows_of
+
+from .arrays import Array
 
 __all__ = [
     "NODE_DTYPE",
@@ -24,20 +26,22 @@ __all__ = [
     "TreePredictor",
     "build_tree",
     "hist_gradient_boosting_leaves",
+    "n_rows_of",
+    "take_rows",
     "tree_arrays",
     "walks_within",
 ]
 
-# Rows on which each call proves that the leaves are those of the model.
-N_PROVED = 5
+# Rows on which each call verifies that the leaves are those of the model.
+N_VERIFIED = 5
 
 
-def hist_gradient_boosting_leaves(estimator: Any, X: Any) -> NDArray:
+def hist_gradient_boosting_leaves(estimator: Any, X: Any) -> Array:
     """Leaf of each row in each tree of a fitted HistGradientBoostingClassifier.
 
-    A copy of the model whose leaves hold their own place instead of a score goes through
-    scikit-learn's public ``staged_decision_function``. Thresholds, missing values and categories
-    are therefore scikit-learn's own affair, and only the places of the leaves are private.
+    A copy of the model, in which the value of each node is its own index, is evaluated by
+    scikit-learn's public ``staged_decision_function``. So scikit-learn itself handles thresholds,
+    missing values and categories, and only the arrays of nodes are private.
 
     Returns
     -------
@@ -47,7 +51,7 @@ def hist_gradient_boosting_leaves(estimator: Any, X: Any) -> NDArray:
     Raises
     ------
     RuntimeError
-        If this version of scikit-learn keeps its trees elsewhere.
+        If this version of scikit-learn stores its trees in another way.
     """
     try:
         numbered = _number_leaves(estimator)
@@ -55,27 +59,27 @@ def hist_gradient_boosting_leaves(estimator: Any, X: Any) -> NDArray:
         baseline = estimator._baseline_prediction
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise RuntimeError(_changed(f"{type(error).__name__}: {error}")) from error
-    rounds: list[NDArray] = []
+    rounds: list[Array] = []
     before: Any = 0.0
     for stage in numbered.staged_decision_function(X):
-        # Sums of whole numbers below 2**53 are exact, so differences give each place back.
+        # Sums of integers below 2**53 are exact, so each difference is the index of a leaf.
         total = np.reshape(stage, (len(stage), -1))  # (n_samples, n_trees_per_iteration_)
         rounds.append((total - before).astype(np.int32))
         before = total
     leaves = np.concatenate(rounds, axis=1)
-    _prove(estimator, X, leaves, values, baseline)
+    _verify(estimator, X, leaves, values, baseline)
     return leaves
 
 
 def _number_leaves(estimator: Any) -> Any:
-    """A shallow copy of the model whose nodes have their own place as value."""
+    """A shallow copy of the model in which the value of each node is its own index."""
     numbered = copy(estimator)
     numbered._baseline_prediction = np.zeros(estimator._baseline_prediction.shape)
     numbered._predictors = [[_number_nodes(tree) for tree in trees] for trees in _rounds(estimator)]
     return numbered
 
 
-def _rounds(estimator: Any) -> list:
+def _rounds(estimator: Any) -> Any:
     if len(estimator._predictors) != estimator.n_iter_:
         raise ValueError(f"{len(estimator._predictors)} rounds instead of {estimator.n_iter_}")
     return estimator._predictors
@@ -88,30 +92,26 @@ def _number_nodes(tree: Any) -> Any:
     return numbered
 
 
-def _prove(
-    estimator: Any, X: Any, leaves: NDArray, values: list[NDArray], baseline: NDArray
-) -> None:
-    """The scores of the leaves found sum to the decision function, on the first rows."""
-    few = leaves[:N_PROVED]
+def _verify(estimator: Any, X: Any, leaves: Array, values: list[Array], baseline: Array) -> None:
+    """Raise an error unless the leaves' scores sum to the decision function, on the first rows."""
+    few = leaves[:N_VERIFIED]
     if len(values) != leaves.shape[1]:
         raise RuntimeError(_changed(f"{leaves.shape[1]} trees instead of {len(values)}"))
     scores = np.stack([value[few[:, t]] for t, value in enumerate(values)], axis=1)
     total = baseline + scores.reshape(len(few), -1, baseline.shape[1]).sum(axis=1)
-    known = estimator.decision_function(_safe_indexing(X, np.arange(len(few))))
-    # The same numbers in another order of summation: anything more is another leaf.
+    known = estimator.decision_function(take_rows(X, np.arange(len(few))))
+    # The order of summation differs; a larger difference means another leaf.
     if not np.allclose(total, np.reshape(known, total.shape), rtol=1e-6, atol=1e-6):
         raise RuntimeError(_changed("the leaves do not sum to the decision function"))
 
 
-def tree_arrays(tree: Tree) -> tuple[NDArray, NDArray, int]:
+def tree_arrays(tree: Tree) -> tuple[Array, Array, int]:
     """Nodes, values and depth of a fitted tree; the arrays are the tree's own memory."""
     state = tree.__getstate__()
     return state["nodes"], state["values"], state["max_depth"]
 
 
-def build_tree(
-    n_features: int, n_classes: NDArray, depth: int, nodes: NDArray, values: NDArray
-) -> Tree:
+def build_tree(n_features: int, n_classes: Array, depth: int, nodes: Array, values: Array) -> Tree:
     """A tree from its arrays, as ``tree_arrays`` gives them; it copies them."""
     tree = Tree(n_features, n_classes, len(n_classes))
     state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
@@ -120,11 +120,11 @@ def build_tree(
 
 
 def walks_within(estimator: Any) -> bool:
-    """Whether no tree of an estimator from a file asks for a feature that its rows do not have.
+    """Whether no tree of an estimator from a file reads a feature that its rows do not have.
 
-    scikit-learn walks down its trees without checks. A tree that is on its own, and the trees
-    of a bagging, compare rows with their own number of features; these ensembles compare them
-    with theirs alone.
+    scikit-learn walks down its trees without checks. A single tree, and the trees of a bagging
+    ensemble, compare the width of rows with their own number of features; forests and boosting
+    compare it with the number of the ensemble only.
     """
     n_features = getattr(estimator, "n_features_in_", 0)
     ensembles = (BaseForest, BaseGradientBoosting, IsolationForest)
@@ -141,15 +141,15 @@ def walks_within(estimator: Any) -> bool:
     if isinstance(estimator, BaseHistGradientBoosting) and hasattr(estimator, "_predictors"):
         trees = [tree for trees in estimator._predictors for tree in trees]
         # Features of the trees are numbered as the bins are.
-        bits, places = estimator._bin_mapper.make_known_categories_bitsets()
+        bits, positions = estimator._bin_mapper.make_known_categories_bitsets()
         known = np.flatnonzero(estimator._bin_mapper.is_categorical_)
-        there = len(places) == n_features and bits.shape == (len(known), 8)
+        there = len(positions) == n_features and bits.shape == (len(known), 8)
         return there and all(_predictor_walks_within(tree, n_features, known) for tree in trees)
     tree = getattr(estimator, "tree_", None)
     return not isinstance(tree, Tree) or tree.n_features == n_features
 
 
-def _predictor_walks_within(tree: TreePredictor, n_features: int, categories: NDArray) -> bool:
+def _predictor_walks_within(tree: TreePredictor, n_features: int, categories: Array) -> bool:
     nodes, bitsets = tree.nodes, (tree.binned_left_cat_bitsets, tree.raw_left_cat_bitsets)
     inner = nodes[nodes["is_leaf"] == 0]
     own = np.flatnonzero(nodes["is_leaf"] == 0)
@@ -167,7 +167,7 @@ def _predictor_walks_within(tree: TreePredictor, n_features: int, categories: ND
 
 def _changed(what: str) -> str:
     return (
-        "HistGradientBoostingClassifier keeps its trees in another way than polycal knows in the "
-        f"installed scikit-learn {sklearn.__version__} ({what}). Install an older scikit-learn, "
-        "and report this to polycal."
+        f"The installed scikit-learn {sklearn.__version__} stores the trees of "
+        f"HistGradientBoostingClassifier in a way that polycal does not know ({what}). Install an "
+        "older scikit-learn, and report this to polycal."
     )

@@ -1,4 +1,4 @@
-"""Checks at the edge. Each message says the name, what was expected, what came, what to do."""
+"""Checks of input. A message gives the name, what was expected, the value, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from .arrays import Array, Floats, Ints
 
 
 def one_of(allowed: Sequence[str], **named: object) -> None:
@@ -34,10 +37,10 @@ def not_negative(**named: object) -> None:
 
 
 def count(**named: object) -> None:
-    """Each value is a whole number of at least 1."""
+    """Each value is an integer of at least 1."""
     for name, value in named.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")
 
 
 def share(**named: object) -> None:
@@ -48,7 +51,7 @@ def share(**named: object) -> None:
 
 
 def fraction(**named: object) -> None:
-    """Each value lies between 0 and 1, ends included."""
+    """Each value lies between 0 and 1, both included."""
     for name, value in named.items():
         if not _is_number(value) or not 0 <= float(value) <= 1:  # type: ignore[arg-type]
             raise ValueError(f"{name} must lie between 0 and 1; got {value!r}.")
@@ -61,8 +64,25 @@ def auto_or_number(**named: object) -> None:
             raise ValueError(f'{name} must be "auto" or a number; got {value!r}.')
 
 
-def as_floats(values: object, name: str, expected: str) -> NDArray:
-    """The values as an array of floats; the message says what they should hold."""
+def folds(**named: object) -> None:
+    """Each value names a plan of calibration, or is a number of folds or a splitter."""
+    plans = ("auto", "holdout", "oob", "cv")
+    for name, value in named.items():
+        if isinstance(value, Integral) and not isinstance(value, bool):
+            if value < 2:
+                raise ValueError(f"{name} must be at least 2 folds; got {value}.")
+            continue
+        named_plan = isinstance(value, str) and value in plans
+        splitter = not isinstance(value, str) and hasattr(value, "split")
+        if not named_plan and not splitter:
+            raise ValueError(
+                f"{name} must be one of {', '.join(map(repr, plans))}, a number of folds, or "
+                f"a splitter with split(X, y, groups); got {value!r}."
+            )
+
+
+def as_floats(values: object, name: str, expected: str) -> Floats:
+    """The values as an array of floats; ``expected`` completes the error message."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
@@ -73,7 +93,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def check_weights(weights: object, n_rows: int, name: str = "sample_weight") -> NDArray:
+def check_weights(weights: object, n_rows: int, name: str = "sample_weight") -> Floats:
     """Weights of shape (n_samples,), finite and not negative, scaled to mean 1 over rows in use."""
     if weights is None:
         return np.ones(n_rows)
@@ -99,7 +119,42 @@ def check_weights(weights: object, n_rows: int, name: str = "sample_weight") -> 
         raise ValueError(
             f"Sample weights must contain at least one non-zero number; {name} is 0 for every row."
         )
-    return weight / weight[weight > 0].mean()
+    scaled: Floats = weight / weight[weight > 0].mean()
+    return scaled
+
+
+def check_labels(y: object, n_rows: int) -> Array:
+    """One class label for each row."""
+    if y is None:
+        raise ValueError(
+            "y is missing: give the labels of the rows as y (or, for a torch module, a Dataset or "
+            "DataLoader that yields them)."
+        )
+    checked = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+    labels: Array = column_or_1d(checked, warn=True)
+    check_classification_targets(labels)
+    if len(labels) != n_rows:
+        raise ValueError(
+            f"y must hold one label for each of the {n_rows} rows; it holds {len(labels)}."
+        )
+    return labels
+
+
+def check_groups(groups: object, n_rows: int) -> Array | None:
+    """Codes of the groups, one for each row; None without groups."""
+    if groups is None:
+        return None
+    values = np.asarray(groups)
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"groups must hold one group for each of the {n_rows} rows; got shape {values.shape}."
+        )
+    codes: Array = np.unique(values, return_inverse=True)[1]
+    if len(np.unique(codes)) < 2:
+        raise ValueError(
+            "groups must hold at least 2 groups, one to fit and one to calibrate; it holds one."
+        )
+    return codes
 
 
 def mean_weight(sample_weight: object) -> float | None:
@@ -110,7 +165,7 @@ def mean_weight(sample_weight: object) -> float | None:
     return float(weight[weight > 0].mean())
 
 
-def check_prior(prior: object, classes: NDArray) -> NDArray:
+def check_prior(prior: object, classes: Array) -> Floats:
     """A positive probability for each class, in the order of ``classes_``."""
     values = as_floats(prior, "prior", "one probability for each class, in order")
     if values.shape != classes.shape:
@@ -124,11 +179,12 @@ def check_prior(prior: object, classes: NDArray) -> NDArray:
         raise ValueError(
             f"prior must sum to 1; it sums to {values.sum():.6g}. Divide it by its sum."
         )
-    return values / values.sum()
+    scaled: Floats = values / values.sum()
+    return scaled
 
 
-def check_calibration_labels(y_cal: NDArray, classes: NDArray) -> NDArray:
-    """Class codes of the calibration rows, of which every class needs one."""
+def check_calibration_labels(y_cal: Array, classes: Array) -> Ints:
+    """Class codes of the calibration rows; each class needs at least one row."""
     if len(y_cal) < 2:
         raise ValueError(
             f"X_cal has {len(y_cal)} row; at least 2 are needed to calibrate. Give more rows, or "
@@ -143,14 +199,14 @@ def check_calibration_labels(y_cal: NDArray, classes: NDArray) -> NDArray:
     missing = np.setdiff1d(classes, y_cal)
     if len(missing):
         raise ValueError(
-            f"y_cal has no row of class {missing.tolist()}; each class of y needs one at least. "
+            f"y_cal has no row of class {missing.tolist()}; each class of y needs at least one. "
             "Give more calibration rows, or leave X_cal out so that rows of X are held out."
         )
     return np.searchsorted(classes, y_cal)
 
 
-def class_columns(y: object, classes: NDArray) -> NDArray:
-    """Column of ``classes`` of each label."""
+def class_columns(y: object, classes: Array) -> Ints:
+    """Index in ``classes`` of each label."""
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise ValueError(

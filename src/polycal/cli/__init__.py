@@ -1,4 +1,4 @@
-"""The command line, ``polycal``. Heavy imports wait until a command needs them."""
+"""The command ``polycal``. Slow imports are inside the commands that need them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ INSTALL = 'The command line needs typer and rich: pip install "polycal[cli]"'
 
 
 def main() -> None:
-    """Entry point: exit code 2 and one line for what a user can mend."""
+    """Entry point: exit code 2 and one line for errors that a user can correct."""
     try:
         from .app import run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Commands. Each reads its arguments, calls the library, and shows what came."""
+"""The commands. Each reads its arguments, calls the library, and shows the result."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +30,7 @@ app = typer.Typer(
         "m.polycal new.csv -o out.csv"
     ),
 )
-# Words for people go to stderr, results to stdout: a pipe gets only results.
+# Messages go to stderr and results to stdout, so that a pipe gets results only.
 say = Console(stderr=True, highlight=False)
 out = Console(highlight=False)
 
@@ -61,15 +62,18 @@ def fit(
     data: Data,
     target: Target,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
-    parent: Annotated[ParentName, typer.Option(help="What is fitted and calibrated.")] = (
+    parent: Annotated[ParentName, typer.Option(help="Model that is fitted and calibrated.")] = (
         ParentName.forest
     ),
     drop: Annotated[
-        list[str] | None, typer.Option(help="Column to leave out; may come several times.")
+        list[str] | None, typer.Option(help="Column to leave out; may be given several times.")
     ] = None,
     weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None,
     false_alarm: Annotated[
-        str, typer.Option(help='Share of in-distribution rows that may be called out, or "auto".')
+        str,
+        typer.Option(
+            help='Share of in-distribution rows that may get the verdict "out", or "auto".'
+        ),
     ] = "0.01",
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     jobs: Annotated[int, typer.Option(help="Threads; -1 for all cores.")] = 1,
@@ -89,7 +93,7 @@ def fit(
         model, facts = fit_table(
             table, target, parent.value, drop or [], weight, level, seed, jobs, show
         )
-        model.verbose = 0  # the bars were for this fit
+        model.verbose = 0  # progress bars are for this fit only
         model.save(output)
     facts = {"model": str(output), **facts}
     if as_json:
@@ -104,12 +108,12 @@ def predict(
     data: Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="CSV or Parquet to write.")],
     keep: Annotated[
-        list[str] | None, typer.Option(help="Column of DATA to copy; may come several times.")
+        list[str] | None, typer.Option(help="Column of DATA to copy; may be given several times.")
     ] = None,
     rows_at_a_time: Annotated[int, typer.Option(min=1, help="Rows in memory at once.")] = 20_000,
     as_json: Json = False,
 ) -> None:
-    """Label, probabilities, trust weight and verdict of each row; streams, whatever the size."""
+    """Predict the label, probabilities, trust weight and verdict of each row, in chunks."""
     from .predict import predict_file
 
     with _errors():
@@ -122,15 +126,12 @@ def predict(
 def evaluate(
     model: Model, data: Data, target: Target, ood: Ood = None, as_json: Json = False
 ) -> None:
-    """Error, calibration and out-of-distribution figures beside the parent's, with intervals."""
+    """Compare error, calibration and out-of-distribution figures with the parent's."""
     with _errors():
         loaded, X, y, X_ood = _rows(model, data, target, ood)
-        from ..evaluation import evaluate as evaluate_models
-        from ..reporting.findings import ParentView
+        from ..evaluation import evaluate_with_parent
 
-        found = evaluate_models(
-            {"polycal": loaded, "parent": ParentView(loaded)}, X, y, ood=X_ood, random_state=0
-        )
+        found = evaluate_with_parent(loaded, X, y, ood=X_ood, random_state=0)
     if as_json:
         return _print_json({"level": found.level, "figures": [f._asdict() for f in found.figures]})
     print(found.to_markdown())
@@ -166,13 +167,13 @@ def explain(
     rows: Annotated[
         list[int] | None,
         typer.Option(
-            min=0, help="Row of DATA, from 0; may come several times.", show_default=False
+            min=0, help="Row of DATA, from 0; may be given several times.", show_default=False
         ),
     ] = None,
     features: Annotated[int, typer.Option(min=1, help="Most surprising features to show.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Why rows are, or are not, in distribution: the ten least trusted unless --rows is given."""
+    """Explain why rows are in or out of distribution; without --rows, the ten least trusted."""
     from .explain import explain_rows
 
     with _errors():
@@ -189,7 +190,7 @@ def explain(
 
 @app.command(epilog="polycal info m.polycal --json")
 def info(model: Model, as_json: Json = False) -> None:
-    """What a model file holds."""
+    """Show what a model file holds."""
     with _errors():
         loaded = _load(model)
         from .info import facts_for_machines, facts_for_people
@@ -206,7 +207,7 @@ def reproduce(
     study: Annotated[str, typer.Argument(help="Name of a study, as in studies/README.md.")],
     context: typer.Context,
 ) -> None:
-    """Run a study of the paper, in a clone of the repository; further flags go to the study."""
+    """Run a study of the paper, in a clone of the repository; other options go to the study."""
     import subprocess
 
     with _errors():
@@ -235,7 +236,7 @@ def demo(
 
 
 def run() -> None:
-    """The application; a warning is one line, like an error."""
+    """Run the application; a warning is printed in one line, like an error."""
     warnings.showwarning = _say_warning
     app()
 
@@ -244,12 +245,12 @@ def run() -> None:
 
 
 @contextmanager
-def _errors() -> Any:
-    """What a user can mend becomes one line and exit code 2; ctrl-C exits with 130."""
+def _errors() -> Iterator[None]:
+    """Turn errors that a user can correct into one line and exit code 2; ctrl-C exits with 130."""
     try:
         yield
     except KeyboardInterrupt:
-        _say("Stopped; nothing was left half written.")
+        _say("Stopped; no incomplete file was left.")
         raise typer.Exit(130) from None
     except (OSError, ValueError, TypeError, ImportError, KeyError) as error:
         text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
@@ -260,12 +261,12 @@ def _errors() -> Any:
 
 
 def _say(text: str, style: str | None = None) -> None:
-    """One line on stderr, however long, with names in brackets as they are."""
+    """Print one line to stderr, without wrapping and without markup."""
     say.print(text, style=style, markup=False, soft_wrap=True)
 
 
 def _say_warning(message: Any, *_: Any, **__: Any) -> None:
-    """A warning without the place in the code that it came from."""
+    """Print a warning without its file and line."""
     _say(f"note: {' '.join(str(message).split())}", "yellow")
 
 
@@ -313,7 +314,7 @@ def _print_json(value: Any) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN: null stands for it."""
+    """The value with null for NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""``polycal demo``: a model whose unknown classes are known to us."""
+"""``polycal demo``: digits, with two classes left out of the fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tables import check_output
 
 
 def run_demo(output: Path, show: bool) -> Path:
-    """Digits 0 to 7 are known, 8 and 9 are not."""
+    """Fit a forest on digits 0 to 7, and write a report with 8 and 9 as unknown rows."""
     check_output(output)
     X, y = load_digits(return_X_y=True)
     known = y < 8

@@ -1,4 +1,4 @@
-"""``polycal explain``: rows in words."""
+"""``polycal explain``: explanations of rows as text."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ LEAST = 10
 def explain_rows(
     model: Any, X: Any, rows: list[int] | None, n_features: int
 ) -> list[dict[str, Any]]:
-    """What to say of the rows asked for, or of the least trusted."""
+    """Explanations of the given rows, or of the least trusted."""
     beyond = [row for row in rows or [] if row >= len(X)]
     if beyond:
-        raise ValueError(f"--rows {beyond[0]} is beyond the {len(X)} rows of DATA, from 0.")
+        raise ValueError(
+            f"--rows must be below the number of rows of DATA, {len(X)}; got {beyond[0]}."
+        )
     if rows:
-        places = np.array(rows)
-        X = X.iloc[places]
+        chosen = np.array(rows)
+        X = X.iloc[chosen]
     why = model.explain(X)
     if not rows:
-        places = np.argsort(why.score, kind="stable")[:LEAST]
+        chosen = np.argsort(why.score, kind="stable")[:LEAST]
     names, surprise = why.top_features(n_features)
     found = []
-    for i, row in enumerate(places):
+    for i, row in enumerate(chosen):
         at = i if rows else row
         top = {str(n): float(s) for n, s in zip(names[at], surprise[at], strict=True)}
         counts = {

@@ -21,7 +21,7 @@ from ..estimators import GeodesicCalibrator
 from .tables import is_category, same_type, typed
 
 N_TREES = 300
-# More levels than HistGradientBoosting takes: they are ordered codes to it then.
+# HistGradientBoosting takes fewer levels than this as categories, and more as ordered codes.
 MOST_LEVELS = 255
 
 
@@ -36,15 +36,21 @@ def fit_table(
     jobs: int,
     show: bool,
 ) -> tuple[GeodesicCalibrator, dict[str, Any]]:
-    """The fitted model, and what to say of it."""
+    """Fit a model on a table; returns the model and a summary."""
     for name, option in [(target, "--target"), *((d, "--drop") for d in drop)]:
         if name not in table.columns:
-            raise ValueError(f"{option} {name!r} is no column of DATA: {list(table.columns)[:20]}.")
+            raise ValueError(
+                f"{option} {name!r} is not a column of DATA: {list(table.columns)[:20]}."
+            )
     if weight is not None and weight not in table.columns:
-        raise ValueError(f"--weight {weight!r} is no column of DATA: {list(table.columns)[:20]}.")
+        raise ValueError(
+            f"--weight {weight!r} is not a column of DATA: {list(table.columns)[:20]}."
+        )
     kept = [c for c in table.columns if c not in {target, weight, *drop}]
     if not kept:
-        raise ValueError("no column is left to learn from.")
+        raise ValueError(
+            "DATA has no feature columns left. Give a table with more columns, or drop fewer."
+        )
     X = table[kept]
     X.columns = [str(name) for name in kept]
     categories = [str(name) for name in kept if is_category(table[name])]
@@ -52,7 +58,7 @@ def fit_table(
     y = labels(table[target])
     weights = None if weight is None else typed(table[[weight]], [])[weight].to_numpy()
     estimator = make_estimator(parent, X, categories, seed, jobs)
-    # Codes of trees stay categories to the density; a network sees a column for each level.
+    # Trees get codes, which the density treats as categories; a network gets a column per level.
     coded = list(range(len(categories))) if parent != "mlp" else None
     model = GeodesicCalibrator(
         estimator,
@@ -80,12 +86,12 @@ def fit_table(
 
 
 def labels(column: Any) -> np.ndarray:
-    """Numbers or booleans as they are, all else as text."""
+    """Labels: numbers and booleans unchanged, all others as text."""
     return same_type(column, np.empty(0, dtype=column.dtype if column.dtype.kind in "iub" else "U"))
 
 
 def make_estimator(parent: str, X: Any, categories: list[str], seed: int, jobs: int) -> Any:
-    """A Pipeline that takes the table as it is, and ends in the parent."""
+    """A Pipeline that encodes the table and ends in the parent."""
     numbers = [name for name in X.columns if name not in categories]
     few = [X[name].nunique(dropna=False) < MOST_LEVELS for name in categories]
     codes = OrdinalEncoder(

@@ -1,4 +1,4 @@
-"""``polycal info``: what a model file holds, for people and for machines."""
+"""``polycal info``: the content of a model file, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..reporting.findings import model_facts, parent_name
 
 
 def facts_for_people(model: Any, path: Path) -> dict[str, str]:
-    """Names and values as text."""
+    """Facts about the model as text."""
     facts = {**model_facts(model), "file": f"{path.stat().st_size:,} bytes"}
     if columns := _columns(model):
         facts["columns"] = ", ".join(columns)
@@ -17,17 +17,17 @@ def facts_for_people(model: Any, path: Path) -> dict[str, str]:
 
 
 def facts_for_machines(model: Any, path: Path) -> dict[str, Any]:
-    """The same with numbers as numbers."""
+    """Facts about the model with numbers, for JSON."""
     settings = model.get_params(deep=False)
     priors = zip(map(str, model.classes_), map(float, model.priors_), strict=True)
     return {
         "model": type(model).__name__,
         "parent": parent_name(model),
         "features": getattr(model, "n_features_in_", None),
-        "training_rows": len(model._landscape.ids),
+        "training_rows": len(model.model_.reference.row_id),
         "polytopes": len(model.polytopes_),
         "calibration": model.calibration_,
-        "calibration_rows": len(model._familiar.log_f),
+        "calibration_rows": len(model.model_.scores.log_f),
         **{name: settings[name] for name in ("posterior", "gate", "bandwidth")},
         "false_alarm": float(model.false_alarm_),
         "log_floor": float(model.log_floor_),

@@ -1,4 +1,4 @@
-"""``polycal predict``: rows in, rows out, a piece at a time."""
+"""``polycal predict``: predictions for a file, in chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tables import Writer, category_columns, check_output, features_of, kind_of
 def predict_file(
     model: Any, data: Path, output: Path, keep: list[str], n_rows: int, show: bool
 ) -> dict[str, Any]:
-    """Write the predictions; returns what to say of them."""
+    """Write the predictions; returns a summary."""
     kind = kind_of(output)
     check_output(output)
     total = 0
@@ -50,11 +50,12 @@ def predict_table(model: Any, table: Any, keep: list[str]) -> Any:
     pandas = optional("pandas", "cli")
     absent = [name for name in keep if name not in table.columns]
     if absent:
-        raise ValueError(f"--keep {absent} is no column of DATA: {list(table.columns)[:20]}.")
+        raise ValueError(f"--keep {absent} is not a column of DATA: {list(table.columns)[:20]}.")
     X = features_of(model, table)
-    P, why = model.predict_proba(X), model.explain(X)
+    answer = model.answer(X)
+    why = model.explain_answer(answer)
     columns: dict[str, Any] = {name: table[name].to_numpy() for name in keep}
-    columns["prediction"] = model.predict(X)
-    columns |= {f"p_{label}": P[:, k] for k, label in enumerate(model.classes_)}
+    columns["prediction"] = model.classes_[answer.most_probable]
+    columns |= {f"p_{label}": answer.probabilities[:, k] for k, label in enumerate(model.classes_)}
     columns |= {"trust": why.weight, "verdict": why.verdict.astype(str)}
     return pandas.DataFrame(columns)

@@ -1,4 +1,4 @@
-"""Tables in and out: CSV and Parquet, whole or in pieces."""
+"""Reading and writing of CSV and Parquet files, at once or in chunks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 
+from .._utils.arrays import Array
 from .._utils.optional import optional
 
 KINDS = (".csv", ".parquet")
@@ -24,17 +24,17 @@ def kind_of(path: Path) -> str:
 
 
 def check_output(path: Path) -> None:
-    """There is a folder, and one may write to it: to know before the work, not after."""
+    """Raise an error before the work if the file cannot be written after it."""
     if not path.resolve().parent.is_dir():
         raise ValueError(f"the folder {path.parent} of {path} does not exist. Make it first.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name a file in it.")
     if not os.access(path.resolve().parent, os.W_OK):
-        raise ValueError(f"the folder {path.parent} of {path} may not be written to. Take another.")
+        raise ValueError(f"the folder {path.parent} of {path} is not writable. Choose another.")
 
 
 def read_table(path: Path, text: Sequence[str] = ()) -> Any:
-    """The whole file as a pandas frame of at least one row."""
+    """The file as a pandas data frame of at least one row."""
     (table,) = read_pieces(path, None, text)
     if not len(table):
         raise ValueError(f"{path} holds no rows.")
@@ -44,8 +44,8 @@ def read_table(path: Path, text: Sequence[str] = ()) -> Any:
 def read_pieces(path: Path, n_rows: int | None, text: Sequence[str] = ()) -> Iterator[Any]:
     """Frames of at most n_rows rows, in order; all at once without n_rows.
 
-    CSV has no types: columns named in ``text`` are text even where all of a piece could be
-    numbers, so that a category "007" stays what it is in every piece.
+    CSV has no types: columns named in ``text`` are read as text even where all values of a chunk
+    could be numbers, so that a category "007" is not changed in any chunk.
     """
     pandas = optional("pandas", "cli")
     kind = kind_of(path)
@@ -54,7 +54,7 @@ def read_pieces(path: Path, n_rows: int | None, text: Sequence[str] = ()) -> Ite
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty.")
     if kind == ".csv":
-        # low_memory would guess types piece by piece, inside of one column.
+        # low_memory would guess types separately for parts of a column.
         options = {"dtype": dict.fromkeys(text, str), "low_memory": False}
         if n_rows is None:
             yield pandas.read_csv(path, **options)
@@ -72,31 +72,31 @@ def read_pieces(path: Path, n_rows: int | None, text: Sequence[str] = ()) -> Ite
 
 
 def features_of(model: Any, table: Any) -> Any:
-    """The columns that a model was fitted on, in its order and its types."""
+    """The columns that the model was fitted on, in its order and with its types."""
     names = [str(name) for name in getattr(model, "feature_names_in_", ())]
     if not names:
-        raise ValueError("this model was not fitted on a table with column names.")
+        raise ValueError("the model has no column names. Fit it on a table with named columns.")
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise ValueError(
             f"DATA lacks the column(s) {missing[:10]}; the model was fitted on {names[:20]}."
         )
     X = typed(table[names], category_columns(model))
-    for name in _native_categories(model):  # the parent looks for the data type
+    for name in _native_categories(model):  # the parent reads the data type
         X[name] = X[name].astype("category")
     return X
 
 
 def is_category(column: Any) -> bool:
-    """Neither numbers nor truth values, with or without missing ones."""
+    """Whether a column holds neither numbers nor booleans; missing values are ignored."""
     pandas = optional("pandas", "cli")
     if column.dtype.kind in "fiub":
         return False
-    return pandas.api.types.infer_dtype(column, skipna=True) != "boolean"
+    return bool(pandas.api.types.infer_dtype(column, skipna=True) != "boolean")
 
 
 def typed(table: Any, categories: list[str]) -> Any:
-    """Categories as text, all others as numbers; an error names the column that is neither."""
+    """Categories as text and all others as numbers; an error names a column that is neither."""
     pandas = optional("pandas", "cli")
     columns = {}
     for name in table.columns:
@@ -109,7 +109,7 @@ def typed(table: Any, categories: list[str]) -> Any:
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise ValueError(
-                f"column {name!r} must hold numbers; row {row} holds {column.iloc[row]!r}. Mend "
+                f"column {name!r} must hold numbers; row {row} holds {column.iloc[row]!r}. Correct "
                 "it, or leave the column out of the fit (--drop)."
             )
         columns[name] = numbers
@@ -117,7 +117,7 @@ def typed(table: Any, categories: list[str]) -> Any:
 
 
 def _as_text(column: Any) -> Any:
-    """Text, with None for missing; whole numbers without a decimal point."""
+    """Text, with None for missing values; integers without a decimal point."""
     if column.dtype.kind == "f" and (column.dropna() % 1 == 0).all():
         column = column.astype("Int64")
     missing = column.isna().to_numpy()
@@ -127,7 +127,7 @@ def _as_text(column: Any) -> Any:
 
 
 def category_columns(model: Any) -> list[str]:
-    """Columns of text: those that a model of ``polycal fit`` encodes, or the parent itself does."""
+    """Text columns: those that a model of ``polycal fit`` encodes, or that its parent takes."""
     steps = getattr(model.estimator_, "steps", None)
     first = steps[0][1] if steps else None
     if not isinstance(first, ColumnTransformer):
@@ -141,10 +141,10 @@ def category_columns(model: Any) -> list[str]:
 
 
 def _native_categories(model: Any) -> list[str]:
-    """Columns that reach the parent as categories of text, in a model that was fitted in Python."""
+    """Columns that the parent takes as text categories, in a model that was fitted in Python."""
     if hasattr(model.estimator_, "steps"):
         return []
-    table = model._landscape.table
+    table = model.model_.reference.table
     return [
         str(model.feature_names_in_[j])
         for j, known in zip(table.categories, table.levels, strict=True)
@@ -152,22 +152,26 @@ def _native_categories(model: Any) -> list[str]:
     ]
 
 
-def labels_of(model: Any, table: Any, target: str) -> NDArray:
-    """Labels of the type that the model knows."""
+def labels_of(model: Any, table: Any, target: str) -> Array:
+    """Labels, of the type of the model's classes."""
     if target not in table.columns:
-        raise ValueError(f"--target {target!r} is no column of DATA: {list(table.columns)[:20]}.")
+        raise ValueError(
+            f"--target {target!r} is not a column of DATA: {list(table.columns)[:20]}."
+        )
     return same_type(table[target], model.classes_)
 
 
-def same_type(column: Any, classes: NDArray) -> NDArray:
+def same_type(column: Any, classes: Array) -> Array:
     """Labels, as text if the classes are text."""
     if column.isna().any():
         raise ValueError(f"the label is missing in {int(column.isna().sum())} row(s). Drop them.")
-    return _as_text(column).to_numpy(dtype=str) if classes.dtype.kind in "UO" else column.to_numpy()
+    is_text = classes.dtype.kind in "UO"
+    labels: Array = _as_text(column).to_numpy(dtype=str) if is_text else column.to_numpy()
+    return labels
 
 
 class Writer:
-    """Frames one after the other into one CSV or Parquet file."""
+    """Appends data frames to one CSV or Parquet file."""
 
     def __init__(self, path: Path, kind: str):
         self.path, self.kind = path, kind

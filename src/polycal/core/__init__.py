@@ -1,1 +1,1 @@
-"""The data that flows: readings, tables, polytopes, densities, neighbours."""
+"""Data that the other packages exchange: readings, tables, polytopes, densities, neighbours."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numpy.typing import NDArray
+from .._utils.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The polytopes nearest to each query, best first; index -1 where there are no more."""
+    """The polytopes nearest to each query, nearest first; index -1 where there are fewer than k."""
 
-    similarity: NDArray  # (n_queries, k)
-    index: NDArray  # (n_queries, k)
-    sums: NDArray | None = None  # class sums, when the same look brought them
+    similarity: Floats  # (n_queries, k), K
+    index: Ints  # (n_queries, k)
+    class_sums: Floats | None = (
+        None  # (n_exponents, n_queries, n_classes), if the search has counts
+    )

@@ -1,17 +1,20 @@
 """Polytopes: the distinct modes of the training rows, with counts, means and variances.
 
-They form a monoid: ``merge`` joins two partial ones (two batches, two workers) into
-one, by adding counts and combining means and variances (Chan, Golub and LeVeque).
+Polytopes of two sets of rows (two batches, two workers) can be merged: ``merge`` adds counts and
+combines means and variances (Chan, Golub and LeVeque).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from .._utils.arrays import Floats, Ints
+from .._utils.saved import saved_array, unsaved
 from .reading import ActivationModes
 from .table import all_finite
 
@@ -26,55 +29,63 @@ class Polytopes:
     commutative up to rounding; counts add up to the weight of the rows.
     """
 
-    modes: ActivationModes
-    counts: NDArray  # (n_polytopes, n_classes), weighted
-    mean: NDArray  # (n_polytopes, n_numbers), of the observed; 0 where none is
-    variance: NDArray  # (n_polytopes, n_numbers), within the polytope, not regularised
-    observed: NDArray  # weight behind mean and variance: (n_polytopes, 1), or one per number
-    levels: NDArray  # (n_polytopes, n_levels), weight of each level of each symbol
+    modes: ActivationModes = unsaved("the first modes of the label evidence")
+    counts: Floats = saved_array("float64 polytopes classes")  # weighted
+    mean: Floats = saved_array("float64 polytopes numbers")  # of the observed; 0 without any
+    # within the polytope, not regularised; most polytopes hold one row, which does not vary
+    variance: Floats = saved_array("float64 polytopes numbers", nonzero_rows=True)
+    # total weight of the rows in mean and variance; one column where no number is missing
+    observed: Floats = saved_array("float64 polytopes observed")
+    levels: Floats = saved_array("float64 polytopes levels")  # weight of each level
 
     @classmethod
     def from_rows(
         cls,
         modes: ActivationModes,
-        X: NDArray,
-        y: NDArray,
-        weight: NDArray,
+        X: Floats,
+        y: Ints,
+        weight: Floats,
         n_classes: int,
-        start: NDArray = NO_SYMBOLS,
+        level_offsets: Ints = NO_SYMBOLS,
     ) -> Polytopes:
         """Polytopes of encoded rows with class codes y in 0..n_classes-1 and positive weights."""
-        return cls.from_groups(*modes.distinct(), X, y, weight, n_classes, start)
+        return cls.from_groups(*modes.distinct(), X, y, weight, n_classes, level_offsets)
 
     @classmethod
     def from_groups(
         cls,
         distinct: ActivationModes,
-        owner: NDArray,
-        X: NDArray,
-        y: NDArray,
-        weight: NDArray,
+        owner: Ints,
+        X: Floats,
+        y: Ints,
+        weight: Floats,
         n_classes: int,
-        start: NDArray = NO_SYMBOLS,
+        level_offsets: Ints = NO_SYMBOLS,
     ) -> Polytopes:
-        """The same where the distinct modes, and which of them each row has, are known."""
-        n_numbers = X.shape[1] - (len(start) - 1)
+        """As ``from_rows``, from distinct modes and the number ``owner`` of each row's mode."""
+        n_numbers = X.shape[1] - (len(level_offsets) - 1)
         counts = np.zeros((len(y), n_classes))
         counts[np.arange(len(y)), y] = weight
-        levels = np.zeros((len(y), start[-1]))
-        places = start[:-1] + X[:, n_numbers:].astype(np.int64)
-        levels[np.arange(len(y))[:, None], places] = weight[:, None]
+        levels = np.zeros((len(y), level_offsets[-1]))
+        level = level_offsets[:-1] + X[:, n_numbers:].astype(np.int64)
+        levels[np.arange(len(y))[:, None], level] = weight[:, None]
         numbers, observed = X[:, :n_numbers], weight[:, None]
-        # Where the rows of a fit miss a number, there is a symbol that says so.
-        if len(start) > 1 and not all_finite(numbers):
+        # A number that is missing in some rows of the fit has a symbol for being missing.
+        if len(level_offsets) > 1 and not all_finite(numbers):
             missing = np.isnan(numbers)
             if missing.any():
                 numbers, observed = np.where(missing, 0.0, numbers), observed * ~missing
         parts = (counts, numbers, np.empty((0, n_numbers)), observed, levels)
         return _combine(distinct, owner, *parts)
 
+    @classmethod
+    def restore(cls, **saved: Any) -> Polytopes:
+        """Build from the parts in a file; ``ReferenceSet.restore`` fills in the modes."""
+        no_modes = ActivationModes(np.empty((0, 0), dtype=np.int32), (), packed=False)
+        return cls(modes=no_modes, **saved)
+
     def merge(self, other: Polytopes) -> Polytopes:
-        """Both together, as if all rows had come at once."""
+        """Merge both: equal to the polytopes of all their rows in one batch."""
         observed = [self.observed, other.observed]
         width = max(part.shape[1] for part in observed)
         wide = [np.broadcast_to(part, (len(part), width)) for part in observed]
@@ -90,35 +101,43 @@ class Polytopes:
     def __len__(self) -> int:
         return len(self.counts)
 
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in polytopes that were read from a file, as messages."""
+        if len(self) == 0:
+            yield "there are no polytopes"
+        if self.observed.shape[1] not in (1, self.mean.shape[1]):
+            yield "there are observed weights for other numbers"
+
     @property
-    def size(self) -> NDArray:
+    def size(self) -> Floats:
         """Total weight of each polytope."""
-        return self.counts.sum(axis=1)
+        total: Floats = self.counts.sum(axis=1)
+        return total
 
 
 def _combine(
     distinct: ActivationModes,
-    owner: NDArray,
-    counts: NDArray,
-    mean: NDArray,
-    variance: NDArray,
-    observed: NDArray,
-    levels: NDArray,
+    owner: Ints,
+    counts: Floats,
+    mean: Floats,
+    variance: Floats,
+    observed: Floats,
+    levels: Floats,
 ) -> Polytopes:
-    """Join the entries that have equal modes; ``owner`` is the place of each one's mode."""
+    """Merge the entries that have equal modes; ``owner`` is the distinct mode of each entry."""
 
-    def total(values: NDArray) -> NDArray:
+    def total(values: Floats) -> Floats:
         sums = np.zeros((len(distinct), values.shape[1]))
         _add_rows(values, owner, sums)
         return sums
 
-    joined = total(observed)
+    weight = total(observed)
     center = np.empty((len(distinct), mean.shape[1]))
     spread = np.zeros(center.shape)
-    # A number that a row misses has no weight: then every one is divided by its own.
+    # Where a number is missing in some rows, each number has its own weight to divide by.
     alone = (np.bincount(owner) == 1) & (observed.shape[1] == 1)
-    _join_moments(mean, variance, observed, owner, alone, joined, center, spread)
-    return Polytopes(distinct, total(counts), center, spread, joined, total(levels))
+    _merge_moments(mean, variance, observed, owner, alone, weight, center, spread)
+    return Polytopes(distinct, total(counts), center, spread, weight, total(levels))
 
 
 @njit(nogil=True, cache=True)
@@ -130,11 +149,11 @@ def _add_rows(values, owner, out):
 
 
 @njit(nogil=True, cache=True)
-def _join_moments(mean, variance, observed, owner, alone, joined, center, spread):
+def _merge_moments(mean, variance, observed, owner, alone, weight, center, spread):
     """Weighted mean of the means, and of variances plus squared distances to it.
 
     A loop, since with embeddings of a thousand numbers each array is half a gigabyte; for the
-    same reason what is alone is copied, and rows that do not vary come without a variance.
+    same reason an entry that is alone in its mode is copied, and rows have no variance array.
     """
     n, wide, varies = mean.shape[1], observed.shape[1] > 1, len(variance) > 0
     for r in range(len(alone)):
@@ -148,7 +167,7 @@ def _join_moments(mean, variance, observed, owner, alone, joined, center, spread
         else:
             for j in range(n):
                 center[r, j] += observed[i, j if wide else 0] * mean[i, j]
-    _divide(center, joined, alone)
+    _divide(center, weight, alone)
     for i in range(len(owner)):
         r = owner[i]
         if alone[r]:
@@ -160,12 +179,12 @@ def _join_moments(mean, variance, observed, owner, alone, joined, center, spread
             away = mean[i, j] - center[r, j]
             within = variance[i, j] if varies else 0.0
             spread[r, j] += observed[i, j if wide else 0] * (within + away * away)
-    _divide(spread, joined, alone)
+    _divide(spread, weight, alone)
 
 
 @njit(nogil=True, cache=True)
 def _divide(sums, weight, alone):
-    """Sums over their weight; 0 where there is none."""
+    """Divide sums by their weight; 0 where the weight is 0."""
     wide = weight.shape[1] > 1
     for r in range(sums.shape[0]):
         if not alone[r]:

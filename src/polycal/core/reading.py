@@ -1,4 +1,4 @@
-"""Rows as a parent reads them: activation modes, probabilities and features."""
+"""What a parent computes for rows (activation modes, probabilities); rows with labels."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing
 
-# Far above the rounding of a sum of weights, far below the share of any row.
-ROUNDING = 1e-9
-# Bits of a group are padded to whole steps of this many 64-bit words, so that the
+from .._utils.arrays import Array, Floats, Ints
+from .._utils.saved import saved_array, saved_number, saved_value
+from .._utils.sklearn_compat import take_rows
+
+# Bits of a group are padded to a multiple of this many 64-bit words, so that the
 # XOR loop can be unrolled. Padding is zero in every row and never counts as a mismatch.
 WORD_STEP = 4
-# Numbers of activation paths beyond this are not multiplied up.
+# Products of group sizes beyond this are split, so that they do not overflow.
 LARGE = 1e250
 
 
 @dataclass(frozen=True)
 class ActivationModes:
-    """Rows of symbols, split into groups (section 1 of the design).
+    """Activation modes: the leaf of each tree, or the active units of each layer, for each row.
+
+    A mode is a row of symbols (leaf ids or bits), split into groups (all trees, or the layers).
+    Rows with equal modes are in the same polytope.
 
     Attributes
     ----------
@@ -35,18 +38,18 @@ class ActivationModes:
         Whether ``codes`` holds packed bits.
     """
 
-    codes: NDArray
-    sizes: tuple[int, ...]
-    packed: bool
+    codes: Array = saved_array("codes modes symbols")
+    sizes: tuple[int, ...] = saved_value()
+    packed: bool = saved_number(bool)
 
     @classmethod
-    def from_leaves(cls, leaves: NDArray) -> ActivationModes:
+    def from_leaves(cls, leaves: Array) -> ActivationModes:
         """One group of leaf ids, shape (n_samples, n_trees)."""
         codes = np.ascontiguousarray(leaves, dtype=np.int32)
         return cls(codes, (codes.shape[1],), packed=False)
 
     @classmethod
-    def from_bits(cls, layers: Sequence[NDArray]) -> ActivationModes:
+    def from_bits(cls, layers: Sequence[Array]) -> ActivationModes:
         """One group of 0/1 activations for each layer, shape (n_samples, n_units) each."""
         words = []
         for bits in layers:
@@ -57,10 +60,24 @@ class ActivationModes:
         codes = np.ascontiguousarray(np.concatenate(words, axis=1))
         return cls(codes, tuple(bits.shape[1] for bits in layers), packed=True)
 
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in modes that were read from a file, as messages."""
+        sizes = self.sizes
+        if not isinstance(sizes, tuple) or not sizes:
+            yield "modes have no groups"
+        elif not all(type(size) is int and 0 < size < 2**31 for size in sizes):
+            yield "a group of modes has no symbols"
+        elif self.codes.dtype != (np.uint64 if self.packed else np.int32) or len(self) == 0:
+            yield "modes are missing, or of another type"
+        elif len(sizes) > 1 and not self.packed:
+            yield "leaf ids are in more than one group"
+        elif self.column_ranges[-1][1] != self.codes.shape[1]:
+            yield "modes have another width than their groups"
+
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, rows: slice | NDArray) -> ActivationModes:
+    def __getitem__(self, rows: slice | Ints) -> ActivationModes:
         return ActivationModes(self.codes[rows], self.sizes, self.packed)
 
     @property
@@ -70,11 +87,11 @@ class ActivationModes:
 
     @property
     def divisors(self) -> list[float]:
-        """What the product of equal symbols is divided by after each group; together n_paths.
+        """Divisor of the product of equal symbols after each group; their product is n_paths.
 
-        In one division at the end, so that equal numbers of equal symbols give equal K in
-        whatever order they come; a very deep network is divided on the way, before its product
-        overflows.
+        There is normally one division, after the last group, so that equal numbers of equal
+        symbols give equal K in any order of the groups. For a very deep network there are more,
+        so that the product does not overflow.
         """
         parts, product = [], 1.0
         for size in self.sizes:
@@ -91,7 +108,7 @@ class ActivationModes:
         stops = np.cumsum(widths)
         return [(int(stop - width), int(stop)) for stop, width in zip(stops, widths, strict=True)]
 
-    def groups(self) -> Iterator[NDArray]:
+    def groups(self) -> Iterator[Array]:
         """The symbols of each group, unpacked, shape (n_samples, size)."""
         for (start, stop), size in zip(self.column_ranges, self.sizes, strict=True):
             block = np.ascontiguousarray(self.codes[:, start:stop])
@@ -99,11 +116,11 @@ class ActivationModes:
                 block = np.unpackbits(block.view(np.uint8), axis=1, bitorder="little")
             yield block[:, :size]
 
-    def distinct(self) -> tuple[ActivationModes, NDArray]:
-        """Distinct rows in a canonical order, and the distinct row of each row.
+    def distinct(self) -> tuple[ActivationModes, Ints]:
+        """Distinct modes in a canonical order, and the number of the mode of each row.
 
-        Rows are compared as integers, byte by byte, so the order depends on the
-        rows alone and not on how often or in what order they came.
+        Rows are compared byte by byte, so the order depends on the distinct modes alone and not on
+        the number or the order of the rows.
         """
         row = np.dtype((np.void, self.codes.dtype.itemsize * self.codes.shape[1]))
         keys = np.ascontiguousarray(self.codes).view(row).ravel()
@@ -117,22 +134,49 @@ class ActivationModes:
 
 @dataclass(frozen=True)
 class Reading:
-    """Rows as a fitted parent reads them."""
+    """What a fitted parent computes for some rows."""
 
     modes: ActivationModes
-    proba: NDArray  # (n_samples, n_classes), the parent's own
-    features: Any  # table of the rows as the classifier itself sees them; the density is over these
-    labels: NDArray | None = None  # when the input brought them along
-    energy: NDArray | None = None  # of the logits, where features are directions of an embedding
+    proba: Floats  # (n_samples, n_classes), the parent's own
+    features: Any  # input of the classifier (of a Pipeline's last step), which the density is over
+    labels: Array | None = None  # when the input yields them
+    energy: Floats | None = None  # of the logits, where features are directions of an embedding
 
     def __len__(self) -> int:
         return len(self.modes)
 
-    def take(self, index: NDArray) -> Reading:
+    def take(self, index: Ints) -> Reading:
+        """The rows of these numbers."""
         labels = None if self.labels is None else self.labels[index]
         energy = None if self.energy is None else self.energy[index]
-        features = _safe_indexing(self.features, index)
+        features = take_rows(self.features, index)
         return Reading(self.modes[index], self.proba[index], features, labels, energy)
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows for a fit, with labels and weights.
+
+    ``reading`` is what the parent computes for them, if it was fitted before.
+    """
+
+    X: Any  # in the form that the parent takes
+    y: Ints  # class codes
+    weight: Floats
+    ids: Ints  # numbers of the rows in the user's X
+    groups: Array | None = None  # rows of one group stay on one side of each split
+    reading: Reading | None = None
+
+    def take(self, index: Ints) -> LabelledRows:
+        """The rows of these numbers."""
+        parts = self.y[index], self.weight[index], self.ids[index]
+        groups = None if self.groups is None else self.groups[index]
+        if self.reading is not None:
+            return LabelledRows(None, *parts, groups, self.reading.take(index))
+        return LabelledRows(take_rows(self.X, index), *parts, groups)
+
+    def __len__(self) -> int:
+        return len(self.y)
 
 
 def _steps(n_bits: int) -> int:

@@ -1,87 +1,126 @@
-"""Tables of numbers and categories, as the density sees them."""
+"""Tables of numbers and categories, encoded for the density."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-# How the data types of a category are called in pandas and polars.
+from .._utils.arrays import Array, Bools, Floats, Ints
+from .._utils.saved import saved_array, saved_value
+
+# Names of the data types of categories in pandas and polars.
 CATEGORY_TYPES = ("category", "Categorical", "Enum")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Which columns are numbers and which are categories, and what was seen in them.
+    """Which columns are numbers and which are categories, and the known levels of each category.
 
-    An encoded row holds its numbers (NaN where missing) and then its symbols: the place of
-    the level of each category, and for each number that was missing in some row of the fit,
-    whether it is missing (1) or not (0). The last level of a category is for what the fit
-    never saw. A missing category is a level of its own.
+    An encoded row holds its numbers (NaN where missing) and then its symbols: the number of the
+    level of each category, and for each number that was missing in some row of the fit, whether
+    it is missing (1) or not (0). The last level of a category is for values that were not in the
+    fit. A missing category is a level of its own.
     """
 
-    numbers: NDArray  # columns
-    categories: NDArray  # columns
-    levels: tuple[NDArray, ...]  # known values of each category, None for missing
-    sometimes: NDArray  # places in ``numbers`` of those that were missing somewhere
-    start: NDArray  # first level of each symbol, and the number of levels
+    numbers: Ints = saved_array("int64 numbers")  # columns
+    categories: Ints = saved_array("int64 categories")  # columns
+    levels: tuple[Array, ...] = saved_value()  # known values of each category, None for missing
+    # which of ``numbers`` were missing in some row of the fit
+    with_missing: Ints = saved_array("int64 with_missing")
+    # first level of each symbol, and the number of all levels
+    level_offsets: Ints = saved_array("int64 offsets")
 
     @classmethod
-    def learn(cls, X: Any, categories: NDArray) -> tuple[Table, NDArray]:
-        """From the rows of the fit; also those rows, encoded."""
+    def learn(cls, X: Any, categories: Ints) -> tuple[Table, Floats]:
+        """Learn the columns and levels from the rows of the fit; also return the encoded rows."""
         categories = np.asarray(categories, dtype=int)
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
         levels = tuple(_known(column_values(X, j)) for j in categories)
         values, complete = _numbers(X, numbers)
         some = np.zeros(0, dtype=bool) if complete else np.isnan(values).any(axis=0)
-        sometimes = np.flatnonzero(some)
-        width = [len(known) + 1 for known in levels] + [2] * len(sometimes)
-        start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
-        table = cls(numbers, categories, levels, sometimes, start)
+        with_missing = np.flatnonzero(some)
+        offsets = _level_offsets(levels, len(with_missing))
+        table = cls(numbers, categories, levels, with_missing, offsets)
         return table, table._with_symbols(values, X)
 
-    def encode(self, X: Any) -> NDArray:
+    @property
+    def has_symbols(self) -> bool:
+        """Whether there are categories, or numbers that are missing in some rows."""
+        return len(self.level_offsets) > 1
+
+    def encode(self, X: Any) -> Floats:
         """Rows as numbers and symbols, shape (n_samples, n_numbers + n_symbols), float64."""
         return self._with_symbols(number_values(X, self.numbers), X)
 
-    def _with_symbols(self, numbers: NDArray, X: Any) -> NDArray:
-        if len(self.start) == 1:
+    def _with_symbols(self, numbers: Floats, X: Any) -> Floats:
+        if not self.has_symbols:
             return numbers
         codes = [
             _codes(column_values(X, j), known)
             for j, known in zip(self.categories, self.levels, strict=True)
         ]
-        codes += list(np.isnan(numbers[:, self.sometimes]).T)
+        codes += list(np.isnan(numbers[:, self.with_missing]).T)
         return np.column_stack([numbers, *codes])
 
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in a table that was read from a file, as messages."""
+        columns = np.sort(np.concatenate([self.numbers, self.categories]))
+        if not np.array_equal(columns, np.arange(len(columns))):
+            yield "numbers and categories do not make up all columns"
+        known = isinstance(self.levels, tuple) and all(
+            isinstance(levels, np.ndarray) and levels.ndim == 1 and levels.dtype == object
+            for levels in self.levels
+        )
+        if not known or len(self.levels) != len(self.categories):
+            yield "the levels of a category are missing"
+            return
+        if not all(_may_be_level(value) for levels in self.levels for value in levels):
+            yield "the level of a category is no value of a column"
+        if ((self.with_missing < 0) | (self.with_missing >= len(self.numbers))).any():
+            yield "missing-column index out of range"
+        offsets = _level_offsets(self.levels, len(self.with_missing))
+        if not np.array_equal(self.level_offsets, offsets):
+            yield "level offsets do not fit the levels"
 
-def find_categories(X: Any, wanted: Any) -> NDArray:
-    """Columns that hold categories: by data type, or as named, numbered or masked."""
+
+def _level_offsets(levels: Sequence[Array], n_with_missing: int) -> Ints:
+    """First level of each symbol, and the number of all levels."""
+    width = [len(known) + 1 for known in levels] + [2] * n_with_missing
+    return np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
+
+
+def _may_be_level(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str, np.generic))
+
+
+def find_categories(X: Any, categorical_features: Any) -> Ints:
+    """Columns that hold categories: by data type, or by names, numbers or a mask."""
     n = n_columns(X)
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-    if isinstance(wanted, str) and wanted == "from_dtype":
+    if isinstance(categorical_features, str) and categorical_features == "from_dtype":
         if names is None:
             return np.empty(0, dtype=int)
         return np.flatnonzero([_is_category(X, j) for j in range(n)])
-    if wanted is None:
+    if categorical_features is None:
         return np.empty(0, dtype=int)
-    if isinstance(wanted, str) or not isinstance(wanted, (Sequence, np.ndarray)):
+    is_list = isinstance(categorical_features, (Sequence, np.ndarray))
+    if isinstance(categorical_features, str) or not is_list:
         raise ValueError(
             'categorical_features must be "from_dtype", None, or a list of column names, column '
-            f"numbers or a mask; got {wanted!r}."
+            f"numbers or a mask; got {categorical_features!r}."
         )
-    wanted = list(wanted)
-    if len(wanted) == n and all(isinstance(item, (bool, np.bool_)) for item in wanted):
-        return np.flatnonzero(wanted)
-    columns = [_place(item, n, names) for item in wanted]
+    items = list(categorical_features)
+    if len(items) == n and all(isinstance(item, (bool, np.bool_)) for item in items):
+        return np.flatnonzero(items)
+    columns = [_column_number(item, n, names) for item in items]
     return np.unique(np.array(columns, dtype=int))
 
 
-def numbers_of(X: Any) -> NDArray:
+def numbers_of(X: Any) -> Floats:
     """All columns as float64, with NaN for missing in any container."""
     X = X if hasattr(X, "columns") or hasattr(X, "dtype") else np.asarray(X)
     return number_values(X, np.arange(n_columns(X)))
@@ -91,13 +130,13 @@ def n_columns(X: Any) -> int:
     return len(X.columns) if hasattr(X, "columns") else X.shape[1]
 
 
-def number_columns(X: Any, categories: NDArray) -> NDArray:
-    """Columns of a table that hold numbers and are no categories."""
+def number_columns(X: Any, categories: Ints) -> Ints:
+    """Columns of a table that hold numbers and are not categories."""
     others = np.setdiff1d(np.arange(n_columns(X)), categories)
     return np.array([j for j in others if _is_number(X, j)], dtype=int)
 
 
-def _place(item: Any, n: int, names: list[str] | None) -> int:
+def _column_number(item: Any, n: int, names: list[str] | None) -> int:
     if isinstance(item, str):
         if names is not None and item in names:
             return names.index(item)
@@ -115,10 +154,10 @@ def _place(item: Any, n: int, names: list[str] | None) -> int:
 
 def _is_number(X: Any, j: int) -> bool:
     if not hasattr(X, "columns"):
-        return X.dtype.kind in "fiu"
+        return bool(X.dtype.kind in "fiu")
     if hasattr(X, "iloc"):
-        return getattr(X.dtypes.iloc[j], "kind", "O") in "fiu"
-    return X.dtypes[j].is_numeric()
+        return bool(getattr(X.dtypes.iloc[j], "kind", "O") in "fiu")
+    return bool(X.dtypes[j].is_numeric())
 
 
 def _is_category(X: Any, j: int) -> bool:
@@ -127,30 +166,33 @@ def _is_category(X: Any, j: int) -> bool:
     )
 
 
-def column_values(X: Any, j: int) -> NDArray:
-    """One column as an array of its own values."""
+def column_values(X: Any, j: int) -> Array:
+    """The values of one column as an array."""
     if not hasattr(X, "columns"):
         return np.asarray(X[:, j])
     column = X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
     return np.asarray(column.astype(object) if hasattr(X, "iloc") else column.to_numpy())
 
 
-def number_values(X: Any, columns: NDArray) -> NDArray:
-    """Columns as float64 with NaN for missing; an error names the column that is no number."""
+def number_values(X: Any, columns: Ints) -> Floats:
+    """Columns as float64 with NaN for missing; an error names a column without numbers."""
     return _numbers(X, columns)[0]
 
 
-def _numbers(X: Any, columns: NDArray) -> tuple[NDArray, bool]:
-    """Also whether surely none is missing: half a gigabyte is not looked at twice."""
+def _numbers(X: Any, columns: Ints) -> tuple[Floats, bool]:
+    """Columns as float64, and whether it is certain that no value is missing.
+
+    The second value saves the caller another pass over a large array.
+    """
     if issparse(X):
         X = X.toarray()
     if not hasattr(X, "columns") and X.dtype.kind in "fiub":
-        wanted = X if len(columns) == X.shape[1] else X[:, columns]
-        values = np.ascontiguousarray(wanted, dtype=np.float64)
+        chosen = X if len(columns) == X.shape[1] else X[:, columns]
+        values = np.ascontiguousarray(chosen, dtype=np.float64)
     else:
         values = np.empty((len(X), len(columns)))
-        for place, j in enumerate(columns):
-            values[:, place] = _number_column(X, j)
+        for k, j in enumerate(columns):
+            values[:, k] = _number_column(X, j)
     complete = all_finite(values)
     if not complete and np.isinf(values).any():
         raise ValueError(
@@ -160,17 +202,17 @@ def _numbers(X: Any, columns: NDArray) -> tuple[NDArray, bool]:
     return values, complete
 
 
-def all_finite(values: NDArray) -> bool:
-    """Whether there is surely neither NaN nor infinity: a finite sum has none in it.
+def all_finite(values: Floats) -> bool:
+    """Whether it is certain that no value is NaN or infinite: their sum is finite.
 
-    One pass, no array of flags: embeddings may be half a gigabyte. Numbers so large that their
-    sum overflows give False and have to be looked at one by one.
+    It is one pass without an array of flags, since embeddings may be half a gigabyte. False does
+    not prove the contrary: the sum of very large numbers may overflow.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()))
 
 
-def _number_column(X: Any, j: int) -> NDArray:
+def _number_column(X: Any, j: int) -> Floats:
     column = column_values(X, j)
     if column.dtype.kind in "fiub":
         return column.astype(np.float64)
@@ -187,8 +229,8 @@ def _number_column(X: Any, j: int) -> NDArray:
         ) from error
 
 
-def _is_missing(column: NDArray) -> NDArray:
-    """None, NaN and the like: nothing else differs from itself or has no truth value."""
+def _is_missing(column: Array) -> Bools:
+    """Which values are None, NaN or the like."""
     if column.dtype.kind == "f":
         return np.isnan(column)
     if column.dtype.kind != "O":
@@ -201,13 +243,13 @@ def is_missing(value: Any) -> bool:
     if value is None:
         return True
     try:
-        return not bool(value == value)
+        return not bool(value == value)  # NaN differs from itself
     except TypeError:  # pandas.NA has no truth value
         return True
 
 
-def _keys(column: NDArray) -> NDArray:
-    """Values as objects that compare and hash alike in any container; None for missing."""
+def _keys(column: Array) -> Array:
+    """Values as objects that compare and hash alike for any type of table; None for missing."""
     missing = _is_missing(column)
     keys = np.empty(len(column), dtype=object)
     for i, value in enumerate(column.tolist()):
@@ -215,21 +257,22 @@ def _keys(column: NDArray) -> NDArray:
     return keys
 
 
-def _known(column: NDArray) -> NDArray:
-    """Distinct values in the order of their names, so that rows may come in any order."""
+def _known(column: Array) -> Array:
+    """Distinct values, sorted by type and name."""
     distinct = sorted(set(_keys(column)), key=lambda value: (str(type(value)), str(value)))
     known = np.empty(len(distinct), dtype=object)
     known[:] = distinct
     return known
 
 
-def _codes(column: NDArray, known: NDArray) -> NDArray:
-    place = {value: i for i, value in enumerate(known)}
-    return np.array([place.get(value, len(known)) for value in _keys(column)], dtype=float)
+def _codes(column: Array, known: Array) -> Floats:
+    """Number of the level of each value; one more than the last for an unknown value."""
+    number = {value: i for i, value in enumerate(known)}
+    return np.array([number.get(value, len(known)) for value in _keys(column)], dtype=float)
 
 
-def check_table(X: Any, categories: NDArray, allow_missing: bool, allow_words: bool) -> None:
-    """Rows there, numbers where numbers belong, and missing ones only where they may be."""
+def check_table(X: Any, categories: Ints, allow_missing: bool, allow_words: bool) -> None:
+    """Raise an error if there are no rows, or text or missing values that the parent refuses."""
     if len(X) == 0:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
     columns = np.setdiff1d(np.arange(n_columns(X)), categories)

@@ -1,4 +1,4 @@
-"""The estimators: control flow, no mathematics."""
+"""The estimators: parameters, checks of the input, and the order of the steps."""
 
 from .base import PAPER, BaseCalibrator
 from .calibrator import GeodesicCalibrator

@@ -1,43 +1,36 @@
-"""What the estimators share: control flow only. The mathematics is in the files it calls."""
+"""What the estimators share: parameters, checks of the input, and the order of the steps.
+
+The mathematics is in ``calibration``, ``posterior`` and ``gate``.
+"""
 
 from __future__ import annotations
 
-import os
 from abc import ABCMeta, abstractmethod
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._utils import validation
-from ..calibration.reference_set import (
-    CalibrationFold,
-    ReferenceSet,
-    Settings,
-    cross_fitted_folds,
-    holdout_folds,
-    kernel_proba,
-    out_of_bag_folds,
-)
-from ..calibration.splits import Rows, check_class_sizes, split_rows
-from ..gate import gate as gate_functions
-from ..gate.gate import CalibrationScores, Gate, GateInput, GaussianGate, GeodesicGate
-from ..kernels import Execution
-from ..posterior.posterior import fit_posterior
-from .input import check_labels
-from .queries import Queries
-from .source import Source
+from .._utils.arrays import Array, Floats
+from .._utils.sklearn_compat import n_rows_of
+from ..calibration.fit import Options, fit_model
+from ..calibration.fitted_model import Answer
+from ..core.execution import Execution
+from ..core.reading import LabelledRows, Reading
+from ..core.table import check_table, find_categories
+from ..parents import Adapter
+from .inspection import Inspection
 
 PAPER = {"posterior": "kernel", "gate": "gaussian", "bandwidth": "polytope", "scoring": "ece"}
 
 
-class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
-    """fit for every estimator; a subclass says what the parent is."""
+class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+    """``fit`` and all queries; a subclass makes the parent."""
 
     def __init__(
         self,
@@ -52,7 +45,7 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
-        calibration: str = "auto",
+        calibration: Any = "auto",
         calibration_size: float = 0.3,
         prior: ArrayLike | None = None,
         categorical_features: Any = "from_dtype",
@@ -80,13 +73,14 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
 
     @abstractmethod
     def _make_parent(self) -> Any:
-        """The parent, unfitted or frozen."""
+        """Return the parent: not fitted yet, or frozen."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        with suppress(TypeError, ValueError):  # an estimator that fit will refuse
-            source = Source.of(self._make_parent())
-            tags.input_tags.allow_nan = source.family.allows_missing(source.estimator)
+        with suppress(TypeError, ValueError):  # for a parent that fit will refuse
+            fitted = vars(self).get("model_")
+            parent = Adapter.find(self._make_parent()) if fitted is None else fitted.parent
+            tags.input_tags.allow_nan = parent.allows_missing
         return tags
 
     def fit(
@@ -95,54 +89,158 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
+        groups: ArrayLike | None = None,
         X_cal: Any = None,
         y_cal: ArrayLike | None = None,
     ) -> Self:
-        """Fit the parent, its polytopes, and the calibration.
+        """Fit the parent, find its polytopes, and calibrate.
 
         Parameters
         ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            Or what the parent takes: a Pipeline's input, a tensor, a Dataset, a DataLoader.
+        X : array-like of shape (n_samples, n_features)
+            Training rows: an array, a frame, or another input that the parent takes (raw input
+            of a Pipeline, a tensor, a Dataset, a DataLoader).
         y : array-like of shape (n_samples,)
-            May be left out when a Dataset or a DataLoader brings the labels.
+            Labels of the rows. They may be left out when X is a Dataset or a DataLoader that
+            yields the labels.
         sample_weight : array-like of shape (n_samples,), default=None
-        X_cal, y_cal : rows to calibrate on, default=None
-            Rows that the parent does not see; then nothing is held out of X.
+            Weights of the rows, for the parent and for the calibration.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for example a patient or a device. Rows of one group are never on
+            both sides of a split. With ``calibration="auto"``, groups lead to "cv" (to "holdout"
+            if the parent is fitted already); "oob" refuses groups.
+        X_cal : array-like of shape (n_calibration_rows, n_features), default=None
+            Rows to calibrate on. The parent is not fitted on them, and must not have been. All
+            rows of X then go into the fit.
+        y_cal : array-like of shape (n_calibration_rows,), default=None
+            Labels of ``X_cal``.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
         """
         self._check_parameters()
-        self._source = Source.of(self._make_parent())
-        rows = self._input_rows(X, y, sample_weight)
-        held = None if X_cal is None and y_cal is None else self._held_rows(X_cal, y_cal)
-
-        # rows -> modes -> polytopes, and the calibration rows in front of them
+        parent = Adapter.find(self._make_parent())
+        rows, classes, prior = self._check_rows(parent, X, y, sample_weight, groups)
+        held = None
+        if X_cal is not None or y_cal is not None:
+            held = self._check_calibration_rows(parent, X_cal, y_cal, classes)
         unit = validation.mean_weight(sample_weight)
-        landscape, exams = self._survey(rows, held, unit)
-
-        # what the labels say there
-        self._posterior = fit_posterior(
-            None if self.posterior == "parent" else partial(kernel_proba, exams),
-            np.concatenate([exam.reading.proba for exam in exams]),
-            np.concatenate([exam.rows.y for exam in exams]),
-            np.concatenate([exam.rows.weight for exam in exams]),
-            pooled=self.posterior == "pooled",
-            gamma=None if isinstance(self.gamma, str) else float(self.gamma),
-            scoring=self.scoring,
-            train_prior=landscape.kernel.prior,
-            prior=self.priors_,
-            n_rows=len(rows) if held is None else len(rows) + len(held),
-            device=self._parent.gpu,
-        )
-        self.gamma_ = self._posterior.gamma
-        self.pool_weights_ = self._posterior.pool_weights
-        self._landscape = landscape.settle(self.gamma_, self.priors_)
-        self.polytopes_ = landscape.polytopes
-
-        # is there any data there
-        exams = [exam.settle(self.gamma_, self.priors_) for exam in exams]
-        self._gate, self._familiar = self._fit_gate(exams, landscape.kernel.n_samples)
-        self.log_floor_ = self._gate.log_floor
+        options = Options.from_parameters(self.get_params(deep=False), len(classes))
+        self.model_ = fit_model(parent, rows, held, classes, prior, options, self._execution, unit)
+        self.classes_ = classes
         return self
+
+    # ------------------------------------------------------------------ queries
+
+    def answer(self, X: Any) -> Answer:
+        """Compute probabilities, scores and neighbours of the rows in one pass.
+
+        The other methods return parts of this answer. Use it where several of them are needed:
+        each of them passes over the rows again.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, in any form that the parent takes.
+
+        Returns
+        -------
+        Answer
+            Probabilities, posterior, score, trust weight and neighbours of each row, and what
+            the parent computed for it.
+        """
+        rows = self._check_query(X)
+        return self.model_.answer(rows, self._execution)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Predict the probability of each class: alpha(x) pi(x) + (1 - alpha(x)) prior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, in any form that the parent takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities, with the classes in the order of ``classes_``.
+        """
+        return self.answer(X).probabilities
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Predict the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, in any form that the parent takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Logarithm of ``predict_proba``; -inf where a probability is 0.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> Array:
+        """Predict the class of highest probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, in any form that the parent takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels. With equal priors they are the classes that pi favours, however far a row is
+            from the training data.
+        """
+        columns = self.answer(X).most_probable
+        return self.classes_[columns]
+
+    def score_samples(self, X: Any) -> Floats:
+        """Score how much training data there is near each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, in any form that the parent takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The score log f: the higher, the more in distribution; -inf where no part of the
+            parent treats a row like any training row.
+        """
+        rows = self._check_query(X)
+        return self.model_.score(rows, self._execution)
+
+    def in_distribution(self, X: Any) -> Floats:
+        """Compute the trust weight alpha of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, in any form that the parent takes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Weight of the posterior pi against the prior, from 0 (far from all training data) to
+            1 (in distribution).
+        """
+        log_f = self.score_samples(X)
+        return self.model_.gate.alpha(log_f)
+
+    # --------------------------------------------------------------- validation
+
+    @property
+    def _execution(self) -> Execution:
+        return Execution(self.n_jobs, self.verbose)
 
     def _check_parameters(self) -> None:
         check = validation
@@ -151,151 +249,113 @@ class BaseCalibrator(Queries, ClassifierMixin, BaseEstimator, metaclass=ABCMeta)
         check.one_of(["geodesic", "polytope"], bandwidth=self.bandwidth)
         check.one_of(["geodesic", "euclidean"], distance=self.distance)
         check.one_of(["neg_log_loss", "ece"], scoring=self.scoring)
-        check.one_of(["auto", "holdout", "oob", "cv"], calibration=self.calibration)
-        check.auto_or_number(gamma=self.gamma, floor=self.floor)
+        check.folds(calibration=self.calibration)
+        check.auto_or_number(gamma=self.gamma, floor=self.floor, false_alarm=self.false_alarm)
         if not isinstance(self.gamma, str):
             check.positive(gamma=self.gamma)
-        check.auto_or_number(false_alarm=self.false_alarm)
         if not isinstance(self.false_alarm, str):
             check.share(false_alarm=self.false_alarm)
         check.share(calibration_size=self.calibration_size)
         check.count(n_neighbors=self.n_neighbors)
         check.positive(regularization=self.regularization)
 
-    def _input_rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
-        """Validated rows with class codes; rows of weight 0 are dropped."""
-        X, y = self._check_rows(X, y, reset=True)
+    def _check_rows(
+        self, parent: Adapter, X: Any, y: Any, sample_weight: Any, groups: Any
+    ) -> tuple[LabelledRows, Floats, Floats]:
+        """Rows with class codes, the classes and the prior; rows of weight 0 are dropped."""
+        parent.check_table(X)
+        X, y = self._check_table(parent, X, y, reset=True)
         reading = None
-        if self._source.fitted:
-            self._source.check_features(
-                getattr(self, "n_features_in_", None), getattr(self, "feature_names_in_", None)
-            )
-            self._parent = self._source.family(self._source.estimator)
-            reading = self._parent.read(X, self.verbose)
-        y = check_labels(y, X, reading, self._source.family.in_order(X))
+        if parent.is_fitted:
+            names = getattr(self, "feature_names_in_", None)
+            parent.check_features(getattr(self, "n_features_in_", None), names)
+            reading = parent.read(X, self.verbose)
+        y = _check_labels(y, X, reading, parent.in_order(X))
         weight = validation.check_weights(sample_weight, len(y))
-        self.classes_ = np.unique(y[weight > 0])
-        if len(self.classes_) < 2:
+        classes = np.unique(y[weight > 0])
+        if len(classes) < 2:
             raise ValueError(
                 "y must hold at least 2 classes in rows of positive weight; it holds one class, "
-                f"{self.classes_.tolist()}. Give rows of every class."
+                f"{classes.tolist()}. Give rows of every class."
             )
-        rows = Rows.given(X, y, weight, reading)
+        groups = validation.check_groups(groups, len(y))
+        codes = np.searchsorted(classes, y)  # those of weight 0 are dropped below
+        rows = LabelledRows(X, codes, weight, np.arange(len(y)), groups, reading)
         if (weight == 0).any():
             rows = rows.take(np.flatnonzero(weight))
-        rows = replace(rows, y=np.searchsorted(self.classes_, rows.y))
         if reading is not None:
-            self._source.check_classes(self.classes_, reading.proba)
-        self.priors_ = np.bincount(rows.y, rows.weight) / rows.weight.sum()
+            parent.check_classes(classes, reading.proba)
         if self.prior is not None:
-            self.priors_ = validation.check_prior(self.prior, self.classes_)
-        return rows
+            return rows, classes, validation.check_prior(self.prior, classes)
+        return rows, classes, np.bincount(rows.y, rows.weight) / rows.weight.sum()
 
-    def _held_rows(self, X_cal: Any, y_cal: Any) -> Rows:
+    def _check_calibration_rows(
+        self, parent: Adapter, X_cal: Any, y_cal: Any, classes: Array
+    ) -> LabelledRows:
         """Validated calibration rows."""
         together = "X_cal and y_cal go together: give both or neither."
         if X_cal is None:
             raise ValueError(together)
-        X, y = self._check_rows(X_cal, y_cal, reset=False)
-        reading = self._parent.read(X, self.verbose) if self._source.fitted else None
+        X, y = self._check_table(parent, X_cal, y_cal, reset=False)
+        reading = parent.read(X, self.verbose) if parent.is_fitted else None
         if y is None and (reading is None or reading.labels is None):
             raise ValueError(together)
-        y = check_labels(y, X, reading, self._source.family.in_order(X))
-        y = validation.check_calibration_labels(y, self.classes_)
-        return Rows.given(X, y, np.ones(len(y)), reading)
+        y = _check_labels(y, X, reading, parent.in_order(X))
+        codes = validation.check_calibration_labels(y, classes)
+        return LabelledRows(X, codes, np.ones(len(y)), np.arange(len(y)), None, reading)
 
-    def _survey(
-        self, rows: Rows, held: Rows | None, unit: float | None
-    ) -> tuple[ReferenceSet, list[CalibrationFold]]:
-        """The landscape of the parent, and the exams that it is calibrated by."""
-        source = self._source
-        fit = partial(source.fit, classes=self.classes_, unit=unit)
-        plan = "given"
-        if held is None:
-            plan = source.plan(self.calibration, weighted=unit is not None)
-            check_class_sizes(rows, self.classes_)
-        self.calibration_ = plan
-        if plan == "holdout":
-            rows, held = split_rows(rows, self.calibration_size, self.random_state)
-        if not source.fitted:
-            self._parent = fit(rows)
-        if held is not None:
-            return holdout_folds(self._parent, rows, held, self._settings)
-        if plan == "oob":
-            return out_of_bag_folds(self._parent, rows, self._settings)
-        return cross_fitted_folds(fit, self._parent, rows, self._settings, self.random_state)
+    def _check_query(self, X: Any) -> Any:
+        """New rows as the parent takes them."""
+        check_is_fitted(self, "model_")
+        parent = self.model_.parent
+        if parent.raw_input and not parent.in_order(X):
+            raise ValueError(
+                "X is a DataLoader that does not keep the order of its rows, so no answer could be "
+                "matched to its row. Use shuffle=False and no sampler."
+            )
+        return self._check_table(parent, X, None, reset=False)[0]
 
-    @property
-    def _settings(self) -> Settings:
-        return Settings(
-            posterior=self.posterior,
-            gate=self.gate,
-            bandwidth=self.bandwidth,
-            distance=self.distance,
-            n_neighbors=self.n_neighbors,
-            regularization=self.regularization,
-            categorical_features=self.categorical_features,
-            n_classes=len(self.classes_),
-            execution=Execution(self.n_jobs, self.verbose, self._parent.gpu),
-        )
+    def _check_table(self, parent: Adapter, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
+        """X in the form that the parent takes, and y.
 
-    def _fit_gate(
-        self, exams: list[CalibrationFold], n_samples: int
-    ) -> tuple[Gate, CalibrationScores]:
-        """The gate, with its floor at the false-alarm quantile of the calibration rows' log f."""
-        floor = 0.0 if isinstance(self.floor, str) else float(self.floor)
-        places = [
-            GateInput(e.X, e.near, e.landscape.density, e.reading.energy, self.n_jobs)
-            for e in exams
-        ]
-        gate: Gate
-        if self.gate == "gaussian":
-            gate = GaussianGate(n_samples, floor)
-            log_f = np.concatenate([gate.log_f(place) for place in places])
-        else:
-            terms = [gate_functions.neighbourhood(place) for place in places]
-            log_kernel, log_similarity = map(np.concatenate, zip(*terms, strict=True))
-            similar = log_similarity if self.distance == "geodesic" else None
-            energy = None
-            if exams[0].reading.energy is not None:
-                energy = np.concatenate([e.reading.energy for e in exams])
-            gate = GeodesicGate.fit(n_samples, floor, log_kernel, similar, energy)
-            log_f = gate.joined(log_kernel, log_similarity, energy)
-        familiar = CalibrationScores(log_f, np.concatenate([e.rows.weight for e in exams]))
-        self.false_alarm_ = self._false_alarm(exams, gate, familiar)
-        if self.floor == "auto":
-            gate = replace(gate, log_floor=familiar.floor(self.false_alarm_))
-        return gate, familiar
-
-    def _false_alarm(
-        self, exams: list[CalibrationFold], gate: Gate, familiar: CalibrationScores
-    ) -> float:
-        """The level asked for, or the highest that the calibration rows afford."""
-        if not isinstance(self.false_alarm, str):
-            return float(self.false_alarm)
-        held = self._posterior.fitted_prior
-        kernel = None
-        if self.gamma_ is not None:
-            kernel = kernel_proba(exams, np.array([self.gamma_]))[0]
-        log_posterior = replace(self._posterior, prior=held).log_proba(
-            np.concatenate([exam.reading.proba for exam in exams]), kernel
-        )
-        y = np.concatenate([exam.rows.y for exam in exams])
-        return gate_functions.affordable_level(gate, familiar, log_posterior, held, y)
-
-    @property
-    def estimator_(self) -> Any:
-        """The fitted parent."""
-        return self._parent.estimator
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the fitted model into one file, which ``polycal.load`` reads.
-
-        The file appears whole or not at all, and takes the place of one that is there. It holds
-        no code: networks (PyTorch, skorch, Keras) are given to ``load`` again. A constructor
-        parameter that a file cannot hold (a ``RandomState``, a function) gives a warning and is
-        None in the loaded model.
+        ``n_features_in_`` and the feature names are set (``reset``) or compared. A parent that
+        takes more than tables (a Pipeline, a torch module) gets X unchanged, and so does any
+        parent where X is a frame or has categories. An array of numbers becomes float64.
         """
-        from ..persistence import save  # the one look upwards: a model knows how to save itself
+        framed = hasattr(X, "columns")
+        is_table = framed or getattr(X, "ndim", 0) == 2
+        if parent.raw_input:
+            if is_table:
+                validate_data(self, X, skip_check_array=True, reset=reset)
+            return X, y
+        missing = parent.allows_missing
+        categories = np.empty(0, dtype=int)
+        if is_table:
+            categories = find_categories(X, self.categorical_features)
+        if len(categories):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            check_table(X, categories, missing, parent.takes_categories)
+            return X, y
+        checks = {"dtype": np.float64, "ensure_all_finite": "allow-nan" if missing else True}
+        try:
+            if reset:
+                values, y = validate_data(self, X, y, ensure_min_samples=2, **checks)
+            else:
+                values = validate_data(self, X, reset=False, **checks)
+        except (TypeError, ValueError):
+            if framed:  # a message that names the column and says what to do
+                check_table(X, categories, missing, parent.takes_categories)
+            raise
+        return X if framed else values, y
 
-        save(self, path)
+
+def _check_labels(y: Any, X: Any, reading: Reading | None, in_order: bool) -> Array:
+    """One label for each row, from y or from the input itself."""
+    if y is None and reading is not None:
+        y = reading.labels
+    elif y is not None and not in_order:
+        raise ValueError(
+            "y was given with a DataLoader that does not keep the order of its rows. Use "
+            "shuffle=False and no sampler, or leave y out and let the loader yield (input, label)."
+        )
+    return validation.check_labels(y, n_rows_of(X) if reading is None else len(reading))

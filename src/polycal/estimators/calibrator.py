@@ -1,4 +1,4 @@
-"""GeodesicCalibrator: calibration around any supported parent."""
+"""GeodesicCalibrator: calibrates any supported parent."""
 
 from __future__ import annotations
 
@@ -11,108 +11,131 @@ from .base import BaseCalibrator
 
 
 class GeodesicCalibrator(BaseCalibrator):
-    """Calibrated probabilities where there was data, the class priors where there was none.
+    """Calibrated classifier that falls back to the class priors far from the training data.
 
-    The posterior is the mixture g(x) = alpha(x) pi(x) + (1 - alpha(x)) prior: pi is what the
-    labels near x say, alpha is how much training data there is near x.
+    The probabilities are the mixture g(x) = alpha(x) pi(x) + (1 - alpha(x)) prior. The posterior
+    pi(x) is estimated from the labels near x; the trust weight alpha(x) says how much training
+    data there is near x.
 
     Parameters
     ----------
     estimator : classifier, default=None
-        A tree, forest or bagging of trees; GradientBoosting, HistGradientBoosting, LightGBM,
-        XGBoost or CatBoost; a ReLU MLPClassifier or skorch net; or a Pipeline that ends in one
-        of these. It is cloned and fitted, unless it comes fitted inside
+        The parent: a tree, forest or bagging of trees; GradientBoosting, HistGradientBoosting,
+        LightGBM, XGBoost or CatBoost; a ReLU MLPClassifier or skorch net; or a Pipeline that ends
+        in one of these. It is cloned and fitted, unless it is wrapped in
         ``sklearn.frozen.FrozenEstimator``. A torch module (plain or as :class:`TorchParent`)
-        and a Keras model are always taken as fitted. None is a ``RandomForestClassifier``.
+        and a Keras model are always used as they are. None is a ``RandomForestClassifier``.
     posterior : {"pooled", "kernel", "parent"}, default="pooled"
-        Source of pi: parent and kernel together (log-linear, fitted by log-loss), the ratios
-        of the nearest polytope (the paper), or the recalibrated parent alone.
+        Source of pi: a log-linear pool of the parent and the votes of similar training rows,
+        fitted by log-loss; the class ratios of the nearest polytope (as in the paper); or the
+        recalibrated parent alone.
     gate : {"geodesic", "gaussian"}, default="geodesic"
-        Source of alpha: the nearest polytopes' Gaussian kernels and the geodesic similarity,
-        or the nearest polytope's Gaussian density alone (the paper).
+        Source of alpha: the Gaussian kernels of the nearest polytopes together with the geodesic
+        similarity, or the Gaussian density of the nearest polytope alone (as in the paper).
     bandwidth : {"geodesic", "polytope"}, default="geodesic"
         Variance of the Gaussians: over all rows weighted by similarity, or over the rows of
-        the polytope (the paper). On the normalised embedding of an encoder "geodesic" is one
-        variance for all.
+        the polytope (as in the paper). On the normalised embedding of an encoder "geodesic" is
+        one variance for all features and polytopes.
     distance : {"geodesic", "euclidean"}, default="geodesic"
-        How nearest polytopes are found. With "euclidean" (the paper's variant) class ratios
-        are those of the nearest polytope and the gate does not use the similarity.
+        How nearest polytopes are found. With "euclidean" (a variant in the paper) the class
+        ratios are those of the nearest polytope, and the gate does not use the similarity.
     gamma : "auto" or float, default="auto"
-        Sharpness of the kernel weights K^(gamma log n); "auto" searches a log grid.
+        Sharpness of the kernel weights K^(gamma log n). "auto" searches a log grid.
     floor : "auto" or float, default="auto"
-        log b. "auto" is the ``false_alarm`` quantile of log f on the calibration rows, with
-        its finite-sample rank.
+        The floor log b that the score log f is compared with. "auto" is the ``false_alarm``
+        quantile of log f on the calibration rows, with its finite-sample rank.
     false_alarm : float or "auto", default=0.01
-        Share of new in-distribution rows that may fall below the floor. "auto" takes the
-        highest level, from 0.01 to 0.1, whose cost in log-loss on the calibration rows is
-        within one standard error: as much protection as they afford.
+        Share of new in-distribution rows that may fall below the floor. "auto" is the highest
+        level from 0.01 to 0.1 whose cost in log-loss on the calibration rows is within one
+        standard error.
     n_neighbors : int, default=10
-        Polytopes that the geodesic gate looks at.
+        Number of nearest polytopes that the geodesic gate uses.
     regularization : float, default=1e-6
         Added to each variance.
     scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
-        What gamma is chosen by.
-    calibration : {"auto", "holdout", "oob", "cv"}, default="auto"
-        Where calibration rows come from when ``X_cal`` is not given.
+        Criterion that gamma is chosen by.
+    calibration : {"auto", "holdout", "oob", "cv"}, int or splitter, default="auto"
+        Source of the calibration rows when ``X_cal`` is not given.
 
-        - "holdout" keeps ``calibration_size`` of the rows from the parent, class by class.
-        - "oob" (forest or bagging with bootstrap): the parent sees all rows, and each row is
-          calibrated by the trees that did not see it. One fit.
-        - "cv": each fifth of the rows is calibrated by a parent fitted on the others, and one
-          final parent is fitted on all rows. Six fits.
-        - "auto": "holdout" for a fitted parent, "oob" for a bootstrap forest of at least 20
-          trees without weights (rows of large weight are in nearly every tree's sample, so few
-          trees are left to judge them), "cv" for all others.
+        - "holdout": the parent is fitted without a share ``calibration_size`` of the rows,
+          drawn class by class. One fit.
+        - "oob" (forest or bagging with bootstrap): the parent is fitted on all rows, and each row
+          is calibrated by the trees that were fitted without it. One fit. It refuses groups.
+        - "cv": cross-fitting. Each of five stratified folds is calibrated by a parent that is
+          fitted on the other four, and one final parent is fitted on all rows. Six fits.
+        - An integer: cross-fitting with this number of stratified folds.
+        - A splitter: cross-fitting with the folds of any object that has scikit-learn's
+          ``split(X, y, groups)``. Each training part must hold every class; rows may be in
+          several test parts or in none.
+        - "auto": "holdout" for a parent that is fitted already; "oob" for a bootstrap forest of
+          at least 20 trees, where ``fit`` gets neither weights nor groups and the forest has no
+          class weights (rows of large weight are in nearly every bootstrap sample, so few trees
+          are left to calibrate them); "cv" otherwise.
     calibration_size : float, default=0.3
-        Share of the rows that "holdout" keeps.
+        Share of the rows that "holdout" calibrates on.
     prior : array-like of shape (n_classes,), default=None
-        Class priors where the model will be used, in the order of ``classes_``; posterior
-        and far limit follow them. None: the weighted class shares of X in ``fit``.
+        Class priors where the model will be used, in the order of ``classes_``. The posterior
+        is adjusted to them, and they are the probabilities far from the data. None: the weighted
+        class shares of X in ``fit``.
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
-        Columns that are categories to the density: by pandas or polars data type, or names,
-        numbers or a mask of columns. With a Pipeline, columns as its last step sees them. How
-        the parent takes its categories is the parent's own setting.
+        Columns that the density treats as categories: by pandas or polars data type, or names,
+        numbers or a mask of columns. With a Pipeline, columns of the input of its last step.
+        The parent has its own setting for how it treats categories.
     n_jobs : int, default=None
-        Threads for the passes of polycal; a given parent keeps its own setting.
+        Number of threads for the computations of polycal. A given parent keeps its own setting.
     random_state : int, RandomState instance or None, default=None
         Draws the calibration rows, and seeds the forest when ``estimator`` is None.
     verbose : int, default=0
-        1 shows progress bars for long passes.
+        With 1, long computations show progress bars.
 
     Attributes
     ----------
+    model_ : FittedModel
+        Everything that answers a query: the fitted parent, its polytopes, the posterior and the
+        gate. The other attributes are read from it.
     classes_ : ndarray of shape (n_classes,)
-    estimator_ : the fitted parent
+        Class labels, sorted.
+    estimator_ : classifier
+        The fitted parent.
     polytopes_ : Polytopes
-        Distinct activation modes of the rows the parent was fitted on.
+        Distinct activation modes of the rows that the parent was fitted on, with class counts,
+        means and variances.
     priors_ : ndarray of shape (n_classes,)
+        Class priors: the probabilities far from all training data.
     gamma_ : float or None
-        None with ``posterior="parent"``, which has no kernel.
+        Sharpness of the votes; None with ``posterior="parent"``, which has no votes.
     log_floor_ : float
+        The floor log b that the score log f is compared with.
     calibration_ : str
-        Where the calibration rows came from: "given", "holdout", "oob" or "cv".
+        Source of the calibration rows: "given" (``X_cal``), "holdout", "oob" or "cv" (also for an
+        integer or a splitter).
     false_alarm_ : float
-        The level behind the floor and the verdicts.
+        False-alarm level of the floor and of the verdicts.
     pool_weights_ : ndarray of shape (2, 3)
-        Weights of the parent's (first row) and the kernel's probability p in the pool, which
-        sees it as log p, -log(1 - p) and p.
+        Weights of the parent (first row) and of the votes (second row) in the pool. The columns
+        are the weights of log p, -log(1 - p) and p.
     n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Only when X had string column names.
+        Number of features, when X is a table.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names, when X has column names that are all strings.
 
     Notes
     -----
-    A frozen parent must not have seen the calibration rows. With ``X_cal``, X should be the
-    parent's training rows; without it, X is split, and must be new to the parent. A parent
-    that knows only codes 0, 1, ... (XGBoost, torch, Keras) is taken to number the classes in
-    their sorted order.
+    A parent that is fitted already must not have been fitted on the calibration rows. With
+    ``X_cal``, X should be the training rows of the parent; without it, X is split, and must be new
+    to the parent. For a parent that knows only codes 0, 1, ... (XGBoost, torch, Keras) the codes
+    are assumed to number the classes in sorted order.
 
-    What each plan estimates: "holdout" and ``X_cal`` calibrate the very model that predicts, so
-    their false-alarm bound is exact, but that model has seen fewer rows. "oob" and "cv" fit the
-    final model on all rows and calibrate stand-ins for it: the trees that did not see a row
-    (about 37 % of them), or parents that saw 80 % of the rows. Stand-ins are slightly weaker,
-    so probabilities lean to caution, and the false-alarm bound holds about, not exactly.
-    In a Pipeline, "oob" is optimistic as far as its first steps learn from the labels.
+    With "holdout" and ``X_cal``, the model that is calibrated is the model that predicts, so the
+    false-alarm bound is exact, but that model is fitted on fewer rows. With "oob" and
+    cross-fitting, the final model is fitted on all rows, and slightly weaker models are calibrated
+    in its place: for each row the trees that were fitted without it (about 37 % of them), or a
+    parent that was fitted on the other folds. So probabilities are slightly too cautious, and the
+    false-alarm bound is approximate. With a Pipeline, "oob" is optimistic if its first steps learn
+    from the labels.
+
+    ``sample_weight``, ``groups``, ``X_cal`` and ``y_cal`` of ``fit`` take part in scikit-learn's
+    metadata routing: ``set_fit_request`` says which of them a meta-estimator passes on.
 
     Guarantees: rows of ``predict_proba`` sum to 1; far from all data they equal ``priors_``;
     with equal priors the gate never changes ``predict``.
@@ -142,7 +165,7 @@ class GeodesicCalibrator(BaseCalibrator):
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
-        calibration: str = "auto",
+        calibration: Any = "auto",
         calibration_size: float = 0.3,
         prior: ArrayLike | None = None,
         categorical_features: Any = "from_dtype",

@@ -11,16 +11,86 @@ from .base import BaseCalibrator
 
 
 class KernelDensityForest(BaseCalibrator):
-    """Random forest whose probabilities are calibrated near the data and far from it.
+    """Random forest with calibrated probabilities, near the training data and far from it.
+
+    It is a :class:`GeodesicCalibrator` around a ``RandomForestClassifier``.
 
     Parameters
     ----------
-    n_estimators, max_depth, min_samples_leaf, max_features :
-        As in ``RandomForestClassifier``; the defaults are the paper's.
-    posterior, gate, bandwidth, distance, gamma, floor, false_alarm, n_neighbors, \
-    regularization, scoring, calibration, calibration_size, prior, categorical_features, n_jobs, \
-    random_state, verbose :
-        As in :class:`GeodesicCalibrator`. ``n_jobs`` and ``random_state`` also go to the forest.
+    n_estimators : int, default=500
+        Number of trees, as in the paper.
+    max_depth : int, default=None
+        As in ``RandomForestClassifier``.
+    min_samples_leaf : int or float, default=1
+        As in ``RandomForestClassifier``.
+    max_features : {"sqrt", "log2", None}, int or float, default="sqrt"
+        As in ``RandomForestClassifier``.
+    posterior : {"pooled", "kernel", "parent"}, default="pooled"
+        As in :class:`GeodesicCalibrator`.
+    gate : {"geodesic", "gaussian"}, default="geodesic"
+        As in :class:`GeodesicCalibrator`.
+    bandwidth : {"geodesic", "polytope"}, default="geodesic"
+        As in :class:`GeodesicCalibrator`.
+    distance : {"geodesic", "euclidean"}, default="geodesic"
+        As in :class:`GeodesicCalibrator`.
+    gamma : "auto" or float, default="auto"
+        As in :class:`GeodesicCalibrator`.
+    floor : "auto" or float, default="auto"
+        As in :class:`GeodesicCalibrator`.
+    false_alarm : float or "auto", default=0.01
+        As in :class:`GeodesicCalibrator`.
+    n_neighbors : int, default=10
+        As in :class:`GeodesicCalibrator`.
+    regularization : float, default=1e-6
+        As in :class:`GeodesicCalibrator`.
+    scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
+        As in :class:`GeodesicCalibrator`.
+    calibration : {"auto", "holdout", "oob", "cv"}, int or splitter, default="auto"
+        As in :class:`GeodesicCalibrator`.
+    calibration_size : float, default=0.3
+        As in :class:`GeodesicCalibrator`.
+    prior : array-like of shape (n_classes,), default=None
+        As in :class:`GeodesicCalibrator`.
+    categorical_features : "from_dtype", None or array-like, default="from_dtype"
+        As in :class:`GeodesicCalibrator`.
+    n_jobs : int, default=None
+        As in :class:`GeodesicCalibrator`. It is also the setting of the forest.
+    random_state : int, RandomState instance or None, default=None
+        As in :class:`GeodesicCalibrator`. It also seeds the forest.
+    verbose : int, default=0
+        As in :class:`GeodesicCalibrator`.
+
+    Attributes
+    ----------
+    model_ : FittedModel
+        Everything that answers a query, as in :class:`GeodesicCalibrator`.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, sorted.
+    estimator_ : RandomForestClassifier
+        The fitted forest.
+    polytopes_ : Polytopes
+        As in :class:`GeodesicCalibrator`, like the attributes that follow.
+    priors_ : ndarray of shape (n_classes,)
+        Class priors: the probabilities far from all training data.
+    gamma_ : float or None
+        Sharpness of the votes.
+    log_floor_ : float
+        The floor log b that the score log f is compared with.
+    calibration_ : str
+        Source of the calibration rows.
+    false_alarm_ : float
+        False-alarm level of the floor and of the verdicts.
+    pool_weights_ : ndarray of shape (2, 3)
+        Weights of the parent and of the votes in the pool.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names, when X has column names that are all strings.
+
+    Notes
+    -----
+    ``sample_weight``, ``groups``, ``X_cal`` and ``y_cal`` of ``fit`` take part in scikit-learn's
+    metadata routing (``set_fit_request``).
 
     Examples
     --------
@@ -49,7 +119,7 @@ class KernelDensityForest(BaseCalibrator):
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
-        calibration: str = "auto",
+        calibration: Any = "auto",
         calibration_size: float = 0.3,
         prior: ArrayLike | None = None,
         categorical_features: Any = "from_dtype",

@@ -11,16 +11,93 @@ from .base import BaseCalibrator
 
 
 class KernelDensityNetwork(BaseCalibrator):
-    """ReLU network whose probabilities are calibrated near the data and far from it.
+    """ReLU network with calibrated probabilities, near the training data and far from it.
+
+    It is a :class:`GeodesicCalibrator` around an ``MLPClassifier`` with ReLU units, trained by
+    Adam.
 
     Parameters
     ----------
-    hidden_layer_sizes, learning_rate_init, alpha, batch_size, max_iter, early_stopping :
-        As in ``MLPClassifier`` (ReLU, Adam); layers and learning rate are the paper's.
-    posterior, gate, bandwidth, distance, gamma, floor, false_alarm, n_neighbors, \
-    regularization, scoring, calibration, calibration_size, prior, categorical_features, n_jobs, \
-    random_state, verbose :
-        As in :class:`GeodesicCalibrator`. ``random_state`` also goes to the network.
+    hidden_layer_sizes : array-like of int, default=(1000, 1000, 1000, 1000)
+        Number of units in each hidden layer; the default is that of the paper.
+    learning_rate_init : float, default=3e-4
+        Learning rate of Adam; the default is that of the paper.
+    alpha : float, default=1e-4
+        Strength of the L2 penalty, as in ``MLPClassifier``.
+    batch_size : int or "auto", default="auto"
+        As in ``MLPClassifier``.
+    max_iter : int, default=200
+        Largest number of epochs.
+    early_stopping : bool, default=False
+        As in ``MLPClassifier``.
+    posterior : {"pooled", "kernel", "parent"}, default="pooled"
+        As in :class:`GeodesicCalibrator`.
+    gate : {"geodesic", "gaussian"}, default="geodesic"
+        As in :class:`GeodesicCalibrator`.
+    bandwidth : {"geodesic", "polytope"}, default="geodesic"
+        As in :class:`GeodesicCalibrator`.
+    distance : {"geodesic", "euclidean"}, default="geodesic"
+        As in :class:`GeodesicCalibrator`.
+    gamma : "auto" or float, default="auto"
+        As in :class:`GeodesicCalibrator`.
+    floor : "auto" or float, default="auto"
+        As in :class:`GeodesicCalibrator`.
+    false_alarm : float or "auto", default=0.01
+        As in :class:`GeodesicCalibrator`.
+    n_neighbors : int, default=10
+        As in :class:`GeodesicCalibrator`.
+    regularization : float, default=1e-6
+        As in :class:`GeodesicCalibrator`.
+    scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
+        As in :class:`GeodesicCalibrator`.
+    calibration : {"auto", "holdout", "oob", "cv"}, int or splitter, default="auto"
+        As in :class:`GeodesicCalibrator`.
+    calibration_size : float, default=0.3
+        As in :class:`GeodesicCalibrator`.
+    prior : array-like of shape (n_classes,), default=None
+        As in :class:`GeodesicCalibrator`.
+    categorical_features : "from_dtype", None or array-like, default="from_dtype"
+        As in :class:`GeodesicCalibrator`.
+    n_jobs : int, default=None
+        As in :class:`GeodesicCalibrator`.
+    random_state : int, RandomState instance or None, default=None
+        As in :class:`GeodesicCalibrator`. It also seeds the network.
+    verbose : int, default=0
+        As in :class:`GeodesicCalibrator`.
+
+    Attributes
+    ----------
+    model_ : FittedModel
+        Everything that answers a query, as in :class:`GeodesicCalibrator`.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, sorted.
+    estimator_ : MLPClassifier
+        The fitted network.
+    polytopes_ : Polytopes
+        As in :class:`GeodesicCalibrator`, like the attributes that follow.
+    priors_ : ndarray of shape (n_classes,)
+        Class priors: the probabilities far from all training data.
+    gamma_ : float or None
+        Sharpness of the votes.
+    log_floor_ : float
+        The floor log b that the score log f is compared with.
+    calibration_ : str
+        Source of the calibration rows.
+    false_alarm_ : float
+        False-alarm level of the floor and of the verdicts.
+    pool_weights_ : ndarray of shape (2, 3)
+        Weights of the parent and of the votes in the pool.
+    n_iter_ : int
+        Number of epochs that the network was trained for.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names, when X has column names that are all strings.
+
+    Notes
+    -----
+    ``sample_weight``, ``groups``, ``X_cal`` and ``y_cal`` of ``fit`` take part in scikit-learn's
+    metadata routing (``set_fit_request``).
 
     Examples
     --------
@@ -51,7 +128,7 @@ class KernelDensityNetwork(BaseCalibrator):
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
-        calibration: str = "auto",
+        calibration: Any = "auto",
         calibration_size: float = 0.3,
         prior: ArrayLike | None = None,
         categorical_features: Any = "from_dtype",
@@ -87,8 +164,8 @@ class KernelDensityNetwork(BaseCalibrator):
 
     @property
     def n_iter_(self) -> int:
-        """Epochs that the network was trained for."""
-        return self.estimator_.n_iter_
+        """Number of epochs that the network was trained for."""
+        return int(self.estimator_.n_iter_)
 
     def _make_parent(self) -> MLPClassifier:
         return MLPClassifier(

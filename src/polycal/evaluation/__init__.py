@@ -1,6 +1,14 @@
-"""One call that says how far each of several models can be believed, and where."""
+"""Evaluation of one or several models, in and out of distribution, in one call."""
 
-from .evaluate_models import evaluate
+from .evaluate_models import compare_with_parent, evaluate, evaluate_with_parent
 from .result import INSIDE, TITLES, Evaluation, Figure
 
-__all__ = ["INSIDE", "TITLES", "Evaluation", "Figure", "evaluate"]
+__all__ = [
+    "INSIDE",
+    "TITLES",
+    "Evaluation",
+    "Figure",
+    "compare_with_parent",
+    "evaluate",
+    "evaluate_with_parent",
+]

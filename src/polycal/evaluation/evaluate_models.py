@@ -1,19 +1,24 @@
-"""Models and rows in, figures with intervals out."""
+"""Evaluation of fitted classifiers: figures with intervals, in and out of distribution."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from .. import metrics
 from .._utils import validation
-from .model_scores import ModelScores
+from .._utils.arrays import Array, Floats, Ints
+from ..calibration.fitted_model import Answer
+from ..estimators import BaseCalibrator
+from .model_scores import ModelScores, from_answer, of_parent, predictions
 from .result import INSIDE, TITLES, Evaluation, Figure
+
+N_BINS, LEVEL, N_ROUNDS = 20, 0.95, 200
 
 
 def evaluate(
@@ -24,38 +29,42 @@ def evaluate(
     ood: Any = None,
     priors: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
-    n_bins: int = 20,
-    level: float = 0.95,
-    n_rounds: int = 200,
+    n_bins: int = N_BINS,
+    level: float = LEVEL,
+    n_rounds: int = N_ROUNDS,
     random_state: int | np.random.RandomState | None = None,
 ) -> Evaluation:
-    """All figures in and out of distribution, for one or several fitted classifiers.
+    """Evaluate one or several fitted classifiers, in and out of distribution.
 
     Parameters
     ----------
     models : classifier, list of classifiers, or dict of name to classifier
-        Each with ``predict_proba`` and the same ``classes_``.
-    X, y : test rows in distribution, and their labels
-    ood : rows, or dict of name to rows, default=None
-        Out-of-distribution rows. They have no weights, each counts once: they stand for no
-        population whose shares could be wrong.
+        Fitted classifiers, each with ``predict_proba`` and the same ``classes_``.
+    X : array-like of shape (n_samples, n_features)
+        Test rows in distribution.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    ood : array-like of shape (n_ood_samples, n_features), or dict of name to array-like, \
+            default=None
+        Out-of-distribution rows, in one set or several. They have no weights: each counts once.
     priors : array-like of shape (n_classes,), default=None
         True class priors, which OCE is measured against. None: the weighted class shares of y.
     sample_weight : array-like of shape (n_samples,), default=None
-        Of the rows X: a row of weight 2 counts as two, one of weight 0 as none. All figures in
-        distribution follow them, and AUROC and FPR on their side of X.
+        Weights of the rows of X: a row of weight 2 counts as two, a row of weight 0 as none. They
+        apply to all figures in distribution, and to the rows of X in AUROC and FPR.
     n_bins : int, default=20
-        Of the calibration error.
+        Number of bins of the calibration error.
     level : float, default=0.95
-        Of the confidence intervals.
+        Level of the confidence intervals.
     n_rounds : int, default=200
-        Bootstrap rounds.
-    random_state : int, RandomState or None, default=None
+        Number of bootstrap rounds.
+    random_state : int, RandomState instance or None, default=None
+        Draws the bootstrap samples. Pass an int for the same intervals at each call.
 
     Returns
     -------
     Evaluation
-        With ``figures``, ``to_frame()``, ``to_markdown()`` and ``plot()``. In distribution:
+        The figures, with ``to_frame()``, ``to_markdown()`` and ``plot()``. In distribution:
         error, ECE (plain and debiased), log-loss, Brier score, mean confidence on errors. For
         each set of OOD rows: OCE, mean confidence, and AUROC and FPR at 95 % TPR of
         ``score_samples`` (of the highest probability where a model has no such method). For all
@@ -64,9 +73,9 @@ def evaluate(
 
     Notes
     -----
-    Intervals are quantiles over bootstrap samples of the rows, the same samples for every model,
-    but for the ECE, whose interval is that of ``metrics.calibration_error_interval``. A row is
-    drawn as a whole and keeps its weight, so that a row of weight 2 is less certain than two rows.
+    Intervals are quantiles over bootstrap samples of the rows, with the same samples for every
+    model. The interval of the ECE is that of ``metrics.calibration_error_interval``. A row that is
+    drawn keeps its weight, so a row of weight 2 gives wider intervals than two rows of weight 1.
 
     Examples
     --------
@@ -88,29 +97,70 @@ def evaluate(
     if priors is not None:
         prior = validation.check_prior(priors, classes)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-    looks = [
-        ModelScores.at(name, model, X, codes, outside, prior, classes)
-        for name, model in named.items()
-    ]
-    plain = [look.values(weight, dict.fromkeys(outside)) for look in looks]
-    drawn: list[list[list[float]]] = [[] for _ in looks]
-    for counts, out_counts in _samples(weight, looks[0].n_outside, n_rounds, rng):
-        for look, rounds in zip(looks, drawn, strict=True):
-            rounds.append(look.values(counts, out_counts))
+    scores = []
+    for name, model in named.items():
+        inside = predictions(name, model, X, len(classes))
+        out = {rows: predictions(name, model, Z, len(classes)) for rows, Z in outside.items()}
+        scores.append(ModelScores.from_predictions(name, inside, codes, out, prior))
+    return summarize(scores, codes, weight, n_bins, level, n_rounds, rng)
+
+
+def evaluate_with_parent(
+    model: BaseCalibrator, X: Any, y: ArrayLike, *, ood: Any = None, random_state: int = 0
+) -> Evaluation:
+    """``evaluate`` of a polycal model and its parent, with one pass over the rows for both."""
+    codes = validation.class_columns(y, model.classes_)
+    prior = np.bincount(codes, minlength=len(model.classes_)) / len(codes)
+    outside = {name: model.answer(rows) for name, rows in _name_rows(ood).items()}
+    return compare_with_parent(model.answer(X), codes, outside, prior, random_state)
+
+
+def compare_with_parent(
+    answer: Answer,
+    codes: Ints,
+    outside: Mapping[str, Answer],
+    prior: Floats,
+    random_state: int,
+) -> Evaluation:
+    """Figures of a polycal model and of its parent, from answers of the model."""
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+    scores = []
+    for name, ask in (("polycal", from_answer), ("parent", of_parent)):
+        out = {rows: ask(name, other) for rows, other in outside.items()}
+        scores.append(ModelScores.from_predictions(name, ask(name, answer), codes, out, prior))
+    return summarize(scores, codes, np.ones(len(codes)), N_BINS, LEVEL, N_ROUNDS, rng)
+
+
+def summarize(
+    scores: Sequence[ModelScores],
+    codes: Ints,
+    weight: Floats,
+    n_bins: int,
+    level: float,
+    n_rounds: int,
+    rng: np.random.Generator,
+) -> Evaluation:
+    """Figures with intervals, from the predictions of each model for the same rows."""
+    outside = scores[0].n_outside
+    plain = [model_scores.values(weight, dict.fromkeys(outside)) for model_scores in scores]
+    drawn: list[list[list[float]]] = [[] for _ in scores]
+    for counts, out_counts in _samples(weight, outside, n_rounds, rng):
+        for model_scores, rounds in zip(scores, drawn, strict=True):
+            rounds.append(model_scores.values(counts, out_counts))
     tails = [(1 - level) / 2, (1 + level) / 2]
     figures = []
-    for look, value, rounds in zip(looks, plain, drawn, strict=True):
+    for model_scores, value, rounds in zip(scores, plain, drawn, strict=True):
         with warnings.catch_warnings():  # a model without errors has no confidence on them
             warnings.filterwarnings("ignore", "All-NaN slice")
             low, high = np.nanquantile(np.array(rounds), tails, axis=0)
         found = {
             key: (v, min(a, v), max(b, v))
-            for key, v, a, b in zip(look.keys, value, low, high, strict=True)
+            for key, v, a, b in zip(model_scores.keys, value, low, high, strict=True)
         }
         seed = int(rng.integers(2**31))
         ece = metrics.calibration_error_interval(
             codes,
-            look.proba,
+            model_scores.proba,
             n_bins,
             sample_weight=weight,
             level=level,
@@ -121,18 +171,20 @@ def evaluate(
         found[INSIDE, "ece_debiased"] = (ece.debiased, ece.low, ece.high)
         order = list(TITLES)
         for rows in (INSIDE, *outside):
-            mine = sorted((m for r, m in found if r == rows), key=order.index)
-            figures += [Figure(look.name, rows, m, *map(float, found[rows, m])) for m in mine]
+            own = sorted((m for r, m in found if r == rows), key=order.index)
+            figures += [
+                Figure(model_scores.name, rows, m, *map(float, found[rows, m])) for m in own
+            ]
     return Evaluation(figures, level)
 
 
 def _samples(
-    weight: NDArray, n_outside: dict[str, int], n_rounds: int, rng: np.random.Generator
-) -> Iterator[tuple[NDArray, dict[str, NDArray]]]:
-    """The weight of each row in each bootstrap sample: how often it is drawn, times its own."""
-    used = np.flatnonzero(weight)  # a sample of rows without weight would have no figures
+    weight: Floats, n_outside: dict[str, int], n_rounds: int, rng: np.random.Generator
+) -> Iterator[tuple[Floats, dict[str, Floats]]]:
+    """Weight of each row in each bootstrap sample: its own times the number of its draws."""
+    used = np.flatnonzero(weight)  # in a sample of rows of weight 0 no figure is defined
 
-    def draw(size: int) -> NDArray:
+    def draw(size: int) -> Floats:
         return np.bincount(rng.integers(size, size=size), minlength=size).astype(float)
 
     for _ in range(n_rounds):
@@ -176,7 +228,7 @@ def _name_rows(ood: Any) -> dict[str, Any]:
     return named
 
 
-def _shared_classes(named: dict[str, Any]) -> NDArray:
+def _shared_classes(named: dict[str, Any]) -> Array:
     first, *others = named
     classes = np.asarray(named[first].classes_)
     for name in others:

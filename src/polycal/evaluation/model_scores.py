@@ -1,16 +1,17 @@
-"""What one model says of all rows, and the figures of any sample of them."""
+"""Predictions of one model for all rows, and the figures of any weighted sample of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..core.reading import ROUNDING
-from ..estimators.base import BaseCalibrator
+from .._utils.arrays import Bools, Floats, Ints
+from .._utils.significance import WEIGHT_ROUNDING
+from ..calibration.fitted_model import Answer
+from ..estimators import BaseCalibrator
 from ..metrics.input import check_probabilities, check_scores
 from .result import INSIDE
 
@@ -19,34 +20,42 @@ SMALLEST = 1e-15
 TPR = 0.95
 
 
+class Predictions(NamedTuple):
+    """Predictions of one model for some rows."""
+
+    proba: Floats
+    scores: Floats  # of each row; higher is more in distribution
+    trusted: Bools | None  # whether alpha > 1/2; None where the model has no such weight
+
+
 @dataclass(frozen=True)
 class ModelScores:
-    """What one model says of all rows, reduced to a loss for each row."""
+    """Predictions of one model for all rows, as losses of each row."""
 
     name: str
-    proba: NDArray
-    losses: NDArray  # (n_samples, 3 or 4): error, log-loss, Brier, trusted
-    confidence: NDArray
-    scores: NDArray  # sorted
-    order: NDArray
-    outside: dict[str, tuple[NDArray, NDArray, NDArray]]  # losses, left and right place, score
-    gated: bool  # whether it says which rows it trusts
+    proba: Floats
+    losses: Floats  # (n_samples, 3 or 4): error, log-loss, Brier, trusted
+    confidence: Floats
+    scores: Floats  # sorted
+    order: Ints  # of the rows by score
+    outside: dict[str, tuple[Floats, Ints, Floats]]  # losses, ranks (left, right), score
+    gated: bool  # whether the model has a trust weight
 
     @classmethod
-    def at(
+    def from_predictions(
         cls,
         name: str,
-        model: Any,
-        X: Any,
-        codes: NDArray,
-        outside: dict[str, Any],
-        prior: NDArray,
-        classes: NDArray,
+        inside: Predictions,
+        codes: Ints,
+        outside: Mapping[str, Predictions],
+        prior: Floats,
     ) -> ModelScores:
-        P, scores, trusted = _predict(name, model, X, len(classes))
+        """Losses of the rows in distribution, and of each set of rows outside."""
+        P, scores = inside.proba, inside.scores
         if len(P) != len(codes):
             raise ValueError(f"X has {len(P)} rows and y {len(codes)} labels; give one for each.")
         own = P[np.arange(len(codes)), codes]
+        trusted = [] if inside.trusted is None else [inside.trusted]
         losses = np.column_stack(
             [
                 P.argmax(axis=1) != codes,
@@ -58,13 +67,12 @@ class ModelScores:
         order = np.argsort(scores)
         scores = scores[order]
         found = {}
-        for rows, X_out in outside.items():
-            Q, out, trusted_out = _predict(name, model, X_out, len(classes))
+        for rows, (Q, out, trusted_out) in outside.items():
             top = Q.max(axis=1)
             distance = np.abs(top - prior.max())
-            places = [np.searchsorted(scores, out, side=side) for side in ("left", "right")]
-            losses_out = np.column_stack([distance, top, *trusted_out])
-            found[rows] = (losses_out, np.stack(places), out)
+            ranks = [np.searchsorted(scores, out, side=side) for side in ("left", "right")]
+            more = [] if trusted_out is None else [trusted_out]
+            found[rows] = (np.column_stack([distance, top, *more]), np.stack(ranks), out)
         return cls(name, P, losses, P.max(axis=1), scores, order, found, bool(trusted))
 
     @property
@@ -78,7 +86,7 @@ class ModelScores:
     def n_outside(self) -> dict[str, int]:
         return {rows: len(parts[2]) for rows, parts in self.outside.items()}
 
-    def values(self, weight: NDArray, out_counts: Mapping[str, NDArray | None]) -> list[float]:
+    def values(self, weight: Floats, out_counts: Mapping[str, Floats | None]) -> list[float]:
         """Every figure of a sample in which row i has the weight weight[i]."""
         n = weight.sum()
         wrong = weight * self.losses[:, 0]
@@ -86,48 +94,54 @@ class ModelScores:
         found = [*(weight @ self.losses / n)]
         found.append(wrong @ self.confidence / total if total else np.nan)
         below = np.concatenate([[0.0], np.cumsum(weight[self.order])])
-        # The highest threshold that keeps the wanted share of the rows in distribution.
-        kept = np.searchsorted(below, n * (1 - TPR * (1 - ROUNDING)), side="right") - 1
+        # The highest threshold that keeps a share TPR of the rows in distribution.
+        kept = np.searchsorted(below, n * (1 - TPR * (1 - WEIGHT_ROUNDING)), side="right") - 1
         threshold = self.scores[kept]
-        for rows, (losses, places, out) in self.outside.items():
+        for rows, (losses, ranks, out) in self.outside.items():
             times = out_counts[rows]
             times = np.ones(len(out)) if times is None else times
             m = times.sum()
-            ahead = 1.0 - 0.5 * below[places].sum(axis=0) / n  # a tie weight half
+            ahead = 1.0 - 0.5 * below[ranks].sum(axis=0) / n  # a tie counts half
             found += [*(times @ losses / m), times @ ahead / m, times @ (out >= threshold) / m]
         return [float(v) for v in found]
 
 
-def _predict(
-    name: str, model: Any, X: Any, n_classes: int
-) -> tuple[NDArray, NDArray, list[NDArray]]:
-    """Probabilities, how much in distribution each row is, and whether the model trusts it."""
-    log_f = None
-    if _is_plain(model):  # one look for all three
-        log_f, log_posterior = model._answers(X)
-        answer = model._mixture(log_f, log_posterior)
-    else:
-        answer = model.predict_proba(X)
-    P = check_probabilities(answer, f"predict_proba of {name!r}")
+def predictions(name: str, model: Any, X: Any, n_classes: int) -> Predictions:
+    """Predictions of a classifier for some rows; of a polycal model, from one pass."""
+    answer = model.answer(X) if _is_plain(model) else None
+    proba = model.predict_proba(X) if answer is None else answer.probabilities
+    P = check_probabilities(proba, f"predict_proba of {name!r}")
     if P.shape[1] != n_classes:
         raise ValueError(
             f"predict_proba of {name!r} must have {n_classes} columns, one for each class; got "
             f"{P.shape[1]}. Give a fitted classifier."
         )
-    if log_f is not None:
-        scores = check_scores(log_f, f"score_samples of {name!r}")
-        return P, scores, [model._gate.alpha(scores) > 0.5]
+    if answer is not None:
+        return from_answer(name, answer)
     scores = P.max(axis=1)
     if hasattr(model, "score_samples"):
         scores = check_scores(model.score_samples(X), f"score_samples of {name!r}")
     if hasattr(model, "in_distribution"):
-        return P, scores, [np.asarray(model.in_distribution(X)) > 0.5]
-    return P, scores, []
+        return Predictions(P, scores, np.asarray(model.in_distribution(X)) > 0.5)
+    return Predictions(P, scores, None)
+
+
+def from_answer(name: str, answer: Answer) -> Predictions:
+    """Predictions of a polycal model, from its answer."""
+    P = check_probabilities(answer.probabilities, f"predict_proba of {name!r}")
+    scores = check_scores(answer.log_f, f"score_samples of {name!r}")
+    return Predictions(P, scores, answer.alpha > 0.5)
+
+
+def of_parent(name: str, answer: Answer) -> Predictions:
+    """Predictions of the parent of a polycal model, from an answer of the model."""
+    P = check_probabilities(answer.reading.proba, f"predict_proba of {name!r}")
+    return Predictions(P, P.max(axis=1), None)
 
 
 def _is_plain(model: Any) -> bool:
-    """Whether one look gives what the public methods would: none was put in their place."""
+    """Whether ``answer`` equals the other methods: no subclass or instance overrides them."""
     return isinstance(model, BaseCalibrator) and all(
         getattr(type(model), name) is getattr(BaseCalibrator, name) and name not in vars(model)
-        for name in ("predict_proba", "score_samples", "in_distribution")
+        for name in ("answer", "predict_proba", "score_samples", "in_distribution")
     )

@@ -1,4 +1,4 @@
-"""The figures, as a frame, a table and a picture."""
+"""The result of an evaluation: figures as a frame, a table or a plot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from .._utils.optional import optional
 
 INSIDE = "in distribution"
-#: What each metric is called in a table, in the order of its columns.
+#: Title of each metric in a table, in the order of the columns.
 TITLES = {
     "error": "error",
     "ece": "ECE",
@@ -39,26 +39,44 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of several models: a tidy list, with a table and a picture.
+    """Result of ``evaluate``: the figures of several models.
 
-    Attributes
+    Parameters
     ----------
     figures : list of Figure
-        One for each model, set of rows and metric.
+        One figure for each model, set of rows and metric.
     level : float
-        Of the intervals.
+        Level of the confidence intervals.
     """
 
     figures: list[Figure]
     level: float
 
     def to_frame(self) -> Any:
-        """The figures as a tidy pandas frame, one row each."""
+        """Return the figures as a pandas frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each figure; the columns are "model", "rows", "metric", "value", "low" and
+            "high".
+        """
         pandas = optional("pandas", "frame")
         return pandas.DataFrame(self.figures, columns=Figure._fields)
 
     def to_markdown(self, digits: int = 3) -> str:
-        """A Markdown table for each set of rows, a line for each model, intervals in brackets."""
+        """Write a Markdown table for each set of rows.
+
+        Parameters
+        ----------
+        digits : int, default=3
+            Number of decimals.
+
+        Returns
+        -------
+        str
+            The tables, with a line for each model and the intervals in brackets.
+        """
         parts = []
         for rows in dict.fromkeys(f.rows for f in self.figures):
             here = [f for f in self.figures if f.rows == rows]
@@ -73,7 +91,18 @@ class Evaluation:
         return "\n\n".join(parts) + "\n"
 
     def plot(self, metrics: list[str] | None = None) -> Any:
-        """Points with intervals, a panel for each metric and set of rows; returns the figure."""
+        """Plot the figures with their intervals.
+
+        Parameters
+        ----------
+        metrics : list of str, default=None
+            Metrics to show, by their names in ``figures``. None: all.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The plot, with a panel for each metric and set of rows.
+        """
         pyplot = optional("matplotlib.pyplot", "plot")
         sets, order = list(dict.fromkeys(f.rows for f in self.figures)), list(TITLES)
         shown = {(f.rows, f.metric) for f in self.figures if metrics is None or f.metric in metrics}
@@ -89,10 +118,10 @@ class Evaluation:
         )
         for ax, (rows, metric) in zip(axes.flat, panels, strict=False):
             here = [f for f in self.figures if (f.rows, f.metric) == (rows, metric)]
-            place = [models.index(f.model) for f in here]
+            line = [models.index(f.model) for f in here]
             value = np.array([f.value for f in here])
             spread = np.array([[f.value - f.low, f.high - f.value] for f in here]).T
-            ax.errorbar(value, place, xerr=np.maximum(spread, 0), fmt="o", color="#0072B2")
+            ax.errorbar(value, line, xerr=np.maximum(spread, 0), fmt="o", color="#0072B2")
             where = "" if rows == INSIDE else f", {rows}"
             ax.set_title(f"{TITLES[metric]}{where}", fontsize=9)
             ax.set_yticks(range(len(models)), models)

@@ -1,1 +1,1 @@
-"""Is there any data there? Densities, log f, the floor, and the verdict."""
+"""The gate: how much training data there is near a row. Densities, log f, floor, verdict."""

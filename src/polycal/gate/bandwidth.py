@@ -2,22 +2,96 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from .._utils.arrays import Floats, Ints
+from .._utils.significance import WEIGHT_ROUNDING
 from ..core.density import Density
+from ..core.execution import Execution
 from ..core.polytopes import NO_SYMBOLS, Polytopes
-from ..core.reading import ROUNDING
-from ..kernels import Execution, KernelIndex
+from ..kernels import KernelIndex
+
+
+@dataclass(frozen=True)
+class EstimatedFrom:
+    """Some rows of a set of polytopes, which widths and shares are estimated from."""
+
+    rows: Polytopes
+    polytope: Ints  # number, among all polytopes, of each polytope in ``rows``
+
+
+class Bandwidth(ABC):
+    """How the widths of the densities are estimated."""
+
+    def __init__(self, regularization: float):
+        self.regularization = regularization
+
+    @abstractmethod
+    def density(
+        self,
+        polytopes: Polytopes,
+        index: KernelIndex,
+        level_offsets: Ints,
+        execution: Execution,
+        *,
+        directions: bool = False,
+        estimated_from: EstimatedFrom | None = None,
+    ) -> Density:
+        """The density of each polytope.
+
+        ``directions`` is True where the rows are embeddings of length 1. With ``estimated_from``,
+        widths are estimated from these rows only.
+        """
+
+
+class PolytopeBandwidth(Bandwidth):
+    """``bandwidth="polytope"``: variance of the rows in the polytope, as in the paper."""
+
+    def density(
+        self,
+        polytopes: Polytopes,
+        index: KernelIndex,
+        level_offsets: Ints,
+        execution: Execution,
+        *,
+        directions: bool = False,
+        estimated_from: EstimatedFrom | None = None,
+    ) -> Density:
+        return polytope_density(polytopes, self.regularization, level_offsets)
+
+
+class GeodesicBandwidth(Bandwidth):
+    """``bandwidth="geodesic"``: variance of all rows, weighted by similarity.
+
+    With ``directions``, it is one width for all features and polytopes.
+    """
+
+    def density(
+        self,
+        polytopes: Polytopes,
+        index: KernelIndex,
+        level_offsets: Ints,
+        execution: Execution,
+        *,
+        directions: bool = False,
+        estimated_from: EstimatedFrom | None = None,
+    ) -> Density:
+        if directions:
+            return class_density(polytopes, self.regularization)
+        settings = (self.regularization, execution, level_offsets, estimated_from)
+        return geodesic_density(polytopes, index, *settings)
 
 
 def polytope_density(
-    polytopes: Polytopes, regularization: float, start: NDArray = NO_SYMBOLS
+    polytopes: Polytopes, regularization: float, level_offsets: Ints = NO_SYMBOLS
 ) -> Density:
-    """The paper: mean and variance of the rows inside the polytope, plus lambda.
+    """As in the paper: mean and variance of the rows in the polytope, plus lambda.
 
-    A number that no row of the polytope has takes the mean and variance of all rows.
+    A number that is missing in all rows of a polytope has the mean and variance of all rows.
     """
     mean, variance = polytopes.mean, polytopes.variance
     weight = np.broadcast_to(polytopes.observed, mean.shape)
@@ -25,8 +99,8 @@ def polytope_density(
     if empty.any():
         center, spread = _overall(mean, variance, polytopes.observed)
         mean, variance = np.where(empty, center, mean), np.where(empty, spread, variance)
-    shares = smoothed_shares(polytopes.levels, polytopes.levels, start)
-    return _assemble(polytopes, mean, variance + regularization, np.log(shares), start)
+    shares = smoothed_shares(polytopes.levels, polytopes.levels, level_offsets)
+    return _assemble(polytopes, mean, variance + regularization, np.log(shares), level_offsets)
 
 
 def geodesic_density(
@@ -34,46 +108,47 @@ def geodesic_density(
     index: KernelIndex,
     regularization: float,
     execution: Execution,
-    start: NDArray = NO_SYMBOLS,
-    counted: tuple[Polytopes, NDArray] | None = None,
+    level_offsets: Ints = NO_SYMBOLS,
+    estimated_from: EstimatedFrom | None = None,
 ) -> Density:
     """Variance around the polytope's mean over all rows, weighted by K(r, s), shrunk halfway.
 
     local_r = sum_s K(r, s) n_s (var_s + (mu_s - mu_r)^2) / sum_s K(r, s) n_s + lambda
     sigma_r^2 = sqrt(local_r * mean of local over all rows), feature by feature.
 
-    Most polytopes of a default forest hold one row, so the local variance rests on few
-    neighbours; halfway (on the log scale) to the common one it judges new classes better.
-    The shares of a symbol are K-weighted and shrunk halfway in the same way. A number that no
-    row of the polytope has takes the K-weighted mean of the others.
+    Most polytopes of a default forest hold one row, so the local variance is estimated from few
+    neighbours; shrunk halfway (on the log scale) to the common one, it detects new classes better.
+    The shares of a symbol are K-weighted and shrunk halfway in the same way. A number that is
+    missing in all rows of a polytope has the K-weighted mean of the others.
 
-    ``counted`` are the rows that variances and shares are estimated from, where not all are,
-    with the places of their polytopes; the centres stay those of all rows.
+    With ``estimated_from``, variances and shares are estimated from these rows alone; the centres
+    are those of all rows.
     """
-    rows, place = counted or (polytopes, np.arange(len(polytopes)))
+    some = estimated_from or EstimatedFrom(polytopes, np.arange(len(polytopes)))
+    rows, polytope = some.rows, some.polytope
     n_numbers, n_levels = polytopes.mean.shape[1], polytopes.levels.shape[1]
     weight = rows.observed  # one column, or one for each number
     width = weight.shape[1]
     # Centred, so that the difference of squares below does not cancel.
     center, overall = _overall(rows.mean, rows.variance, weight)
     moments = np.zeros((len(polytopes), width + 2 * n_numbers + n_levels))
-    _fill_moments(weight, rows.mean, rows.variance, center, place, moments)
-    moments[place, width + 2 * n_numbers :] = rows.levels
+    _fill_moments(weight, rows.mean, rows.variance, center, polytope, moments)
+    moments[polytope, width + 2 * n_numbers :] = rows.levels
     sums = index.matmul(polytopes.modes, moments, execution)
     del moments
-    # The centres are the polytopes' own, but for numbers that no row of a polytope has.
+    # The centres are the means of the polytopes, except for numbers that all their rows miss.
     mean = polytopes.mean.copy() if polytopes.observed.shape[1] > 1 else polytopes.mean
     variance = np.empty_like(mean)
     _local_variances(sums, width, polytopes.observed, center, overall, mean, variance)
     near_levels = sums[:, width + 2 * n_numbers :]
     variance += regularization
-    common_variance = rows.size @ (variance if counted is None else variance[place])
+    common_variance = rows.size @ (variance if estimated_from is None else variance[polytope])
     variance *= common_variance / rows.size.sum()
     np.sqrt(variance, out=variance)
-    near_shares = smoothed_shares(near_levels, rows.levels, start)
-    common = smoothed_shares(rows.levels.sum(axis=0)[None], rows.levels, start)
+    near_shares = smoothed_shares(near_levels, rows.levels, level_offsets)
+    common = smoothed_shares(rows.levels.sum(axis=0)[None], rows.levels, level_offsets)
     log_share = 0.5 * (np.log(near_shares) + np.log(common))
-    return _assemble(polytopes, mean, variance, log_share, start)
+    return _assemble(polytopes, mean, variance, log_share, level_offsets)
 
 
 def class_density(polytopes: Polytopes, regularization: float) -> Density:
@@ -81,7 +156,7 @@ def class_density(polytopes: Polytopes, regularization: float) -> Density:
 
     sigma^2 = variance of a feature around the mean of its class, mean over the features, + lambda
 
-    The features of an embedding have one unit, so the kernel falls with the angle alone.
+    All features of an embedding have the same unit, so the kernel depends on the angle alone.
     """
     mean, size, counts = polytopes.mean, polytopes.size, polytopes.counts
     of_class = counts.sum(axis=0)
@@ -92,32 +167,36 @@ def class_density(polytopes: Polytopes, regularization: float) -> Density:
     return _assemble(polytopes, mean, variance, np.empty((len(mean), 0)), NO_SYMBOLS)
 
 
-def smoothed_shares(local: NDArray, levels: NDArray, start: NDArray) -> NDArray:
-    """Share of each level, with one more row spread by the shares among all rows.
+def smoothed_shares(local: Floats, levels: Floats, level_offsets: Ints) -> Floats:
+    """Share of each level, with one extra row that is divided by the shares among all rows.
 
-    Those have one more row themselves, spread evenly; so a level that was never seen has a
-    share too, below that of every level that was.
+    Those shares have one extra row themselves, which is divided equally. So a level without any
+    row has a positive share, below that of every level with rows.
     """
-    width = np.diff(start)
+    width = np.diff(level_offsets)
 
-    def normalised(counts: NDArray, one_row: NDArray) -> NDArray:
+    def normalised(counts: Floats, one_row: Floats) -> Floats:
         if len(width) == 0:
             return counts
-        total = np.add.reduceat(counts, start[:-1], axis=1) + 1.0
+        total = np.add.reduceat(counts, level_offsets[:-1], axis=1) + 1.0
         return (counts + one_row) / np.repeat(total, width, axis=1)
 
     common = normalised(levels.sum(axis=0)[None], np.repeat(1.0 / width, width))
     return normalised(local, common)
 
 
-def _overall(mean: NDArray, variance: NDArray, weight: NDArray) -> tuple[NDArray, NDArray]:
-    """Mean and variance of each number over all rows that have it; weight may be one column."""
+def _overall(mean: Floats, variance: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Mean and variance of each number over all rows that have it.
+
+    ``weight`` has a column for each number, or one column for all.
+    """
     center, spread = np.zeros(mean.shape[1]), np.zeros(mean.shape[1])
     _overall_moments(mean, variance, weight, center, spread)
     return center, spread
 
 
-# Loops, since with embeddings of a thousand numbers each array is half a gigabyte.
+# Compiled loops without temporary arrays: with embeddings of a thousand numbers each such array
+# would be half a gigabyte.
 
 
 @njit(nogil=True, cache=True)
@@ -142,11 +221,11 @@ def _overall_moments(mean, variance, weight, center, spread):
 
 
 @njit(nogil=True, cache=True)
-def _fill_moments(weight, mean, variance, center, place, out):
+def _fill_moments(weight, mean, variance, center, polytope, out):
     """Weight, weighted mean and weighted mean square of each polytope, in its row of ``out``."""
     width, n = weight.shape[1], mean.shape[1]
-    for i in range(len(place)):
-        row = out[place[i]]
+    for i in range(len(polytope)):
+        row = out[polytope[i]]
         for c in range(width):
             row[c] = weight[i, c]
         for j in range(n):
@@ -159,15 +238,15 @@ def _fill_moments(weight, mean, variance, center, place, out):
 
 @njit(nogil=True, cache=True)
 def _local_variances(sums, width, observed, center, overall, mean, out_variance):
-    """Variance around each mean from K-weighted moments; fills the means where none was seen."""
+    """Variance around each mean from K-weighted moments; sets means of numbers without rows."""
     n, wide = mean.shape[1], observed.shape[1] > 1
     for r in range(mean.shape[0]):
         for j in range(n):
             weight = sums[r, j if width > 1 else 0]
             first = sums[r, width + j] / weight if weight > 0 else 0.0
-            there = observed[r, j if wide else 0] > 0
-            moved = mean[r, j] - center[j] if there else first
-            if not there:
+            is_observed = observed[r, j if wide else 0] > 0
+            moved = mean[r, j] - center[j] if is_observed else first
+            if not is_observed:
                 mean[r, j] = first + center[j]
             if weight > 0:
                 second = sums[r, width + n + j] / weight
@@ -177,12 +256,17 @@ def _local_variances(sums, width, observed, center, overall, mean, out_variance)
 
 
 def _assemble(
-    polytopes: Polytopes, mean: NDArray, variance: NDArray, log_share: NDArray, start: NDArray
+    polytopes: Polytopes,
+    mean: Floats,
+    variance: Floats,
+    log_share: Floats,
+    level_offsets: Ints,
 ) -> Density:
     size = polytopes.size
-    # One row, half of it missing, among those that had every number.
+    # As if one extra row had the number missing with probability 1/2.
     log_missing = np.full(mean.shape[1], -np.log(2.0 * (size.sum() + 1.0)))
-    if polytopes.observed.shape[1] > 1:  # numbers that were missing have a symbol for it
-        complete = (1.0 - ROUNDING) * size[:, None]
+    if polytopes.observed.shape[1] > 1:  # symbols encode which numbers are missing
+        complete = (1.0 - WEIGHT_ROUNDING) * size[:, None]
         log_missing[(polytopes.observed < complete).any(axis=0)] = 0.0
-    return Density.from_parts(mean, variance, size / size.sum(), log_missing, log_share, start)
+    symbols = (log_missing, log_share, level_offsets)
+    return Density.from_parts(mean, variance, size / size.sum(), *symbols)

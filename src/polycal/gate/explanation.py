@@ -1,4 +1,4 @@
-"""Why a row is in distribution or not: its verdict, its nearest polytope, its surprises."""
+"""Why a row is in distribution or not: verdict, nearest polytope, surprise of each feature."""
 
 from __future__ import annotations
 
@@ -6,77 +6,97 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.optional import optional
 from .._utils.validation import count
 from ..core.density import Density
 from ..core.table import Table
-from .gate import CalibrationScores
+from .floor import CalibrationScores
 
 INSIDE, EDGE, OUTSIDE = "in distribution", "edge", "out"
-# A row is at the edge where this many times the false alarms of "out" are allowed.
+# Level of "edge", as a multiple of the level of "out".
 EDGE_ALARMS = 5
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What ``explain`` found, row by row.
+    """Result of ``explain``: why each row is, or is not, in distribution.
 
-    Attributes
+    Parameters
     ----------
     verdict : ndarray of str, shape (n_samples,)
-        "out" below the score that at most ``levels[0]`` of new in-distribution rows fall below,
-        "edge" below the one for ``levels[1]``, otherwise "in distribution".
+        "out" for a score below ``thresholds[0]``, "edge" for one below ``thresholds[1]``,
+        otherwise "in distribution".
     levels : tuple of float
         ``false_alarm`` of the model, and five times as much (at most 1/2).
     thresholds : tuple of float
-        The two scores, in the units of ``score_samples``.
+        The scores that at most these two shares of new in-distribution rows fall below.
     score : ndarray of shape (n_samples,)
-        log f, as ``score_samples`` gives it.
+        The score log f of each row, as ``score_samples`` returns it.
     p_value : ndarray of shape (n_samples,)
-        Share of in-distribution rows that are no more familiar than this one.
+        Share of in-distribution rows whose score is no higher.
     weight : ndarray of shape (n_samples,)
-        The trust weight alpha, as ``in_distribution`` gives it.
+        The trust weight alpha, as ``in_distribution`` returns it.
     similarity : ndarray of shape (n_samples,)
-        K to the nearest polytope; 0 where it shares no leaf or path with any.
+        Kernel K between the row and its nearest polytope; 0 where the row has no leaf or
+        activation path in common with any polytope.
     polytope : ndarray of shape (n_samples,)
         Index of the nearest polytope, into ``polytopes_``.
     counts : ndarray of shape (n_samples, n_classes)
-        Weight of each class among its training rows.
+        Weight of each class among the training rows of that polytope.
     rows : list of ndarray
-        Its training rows, as places in the X of ``fit``; with a DataLoader, in the order in
-        which it gave them, so that one that shuffles gives places that cannot be looked up.
+        Training rows of that polytope, as row numbers of X in ``fit``. With a DataLoader, rows are
+        numbered in the order in which it yielded them in ``fit``; if it shuffles, the numbers
+        cannot be traced back to rows.
     surprise : ndarray of shape (n_samples, n_features)
-        Minus the term of each feature in the log density of the nearest polytope, over that
-        of the most usual value: half a squared distance in bandwidths for a number, the log
-        of a ratio of shares for a category. 0 is no surprise; a row sums to minus the log of
-        the polytope's kernel.
+        How unusual each feature is for that polytope: the log density at the most usual value
+        minus that at the value of the row. This is half a squared distance in bandwidths for a
+        number, and the log of a ratio of shares for a category. 0 is the most usual value; the
+        sum over the features is minus the log of the polytope's kernel.
     features : list of str
-        Name of each feature, as the classifier itself sees them.
+        Name of each feature of the table that the classifier gets (with a Pipeline, that of its
+        last step).
     """
 
-    verdict: NDArray
+    verdict: Array
     levels: tuple[float, float]
     thresholds: tuple[float, float]
-    score: NDArray
-    p_value: NDArray
-    weight: NDArray
-    similarity: NDArray
-    polytope: NDArray
-    counts: NDArray
-    rows: list[NDArray]
-    surprise: NDArray
+    score: Floats
+    p_value: Floats
+    weight: Floats
+    similarity: Floats
+    polytope: Ints
+    counts: Floats
+    rows: list[Ints]
+    surprise: Floats
     features: list[str]
 
     @classmethod
     def judge(
-        cls, log_f: NDArray, familiar: CalibrationScores, false_alarm: float, **parts: Any
+        cls, log_f: Floats, scores: CalibrationScores, false_alarm: float, **parts: Any
     ) -> Self:
-        """Thresholds from the calibration rows, and the verdict of each row by them."""
+        """Make an explanation, with thresholds and verdicts from the calibration scores.
+
+        Parameters
+        ----------
+        log_f : ndarray of shape (n_samples,)
+            Score of each row.
+        scores : CalibrationScores
+            Scores of the calibration rows.
+        false_alarm : float
+            Share of new in-distribution rows that may be called "out".
+        **parts : dict
+            The other fields.
+
+        Returns
+        -------
+        Explanation
+            All fields together.
+        """
         levels = (false_alarm, max(false_alarm, min(EDGE_ALARMS * false_alarm, 0.5)))
-        thresholds = (familiar.floor(levels[0]), familiar.floor(levels[1]))
-        # -inf is out, whatever the floor: nothing in the training data agrees with the row.
+        thresholds = (scores.floor(levels[0]), scores.floor(levels[1]))
+        # -inf is out, whatever the threshold: the row has no symbol in common with any polytope.
         outside = (log_f < thresholds[0]) | np.isneginf(log_f)
         verdict = np.where(outside, OUTSIDE, np.where(log_f < thresholds[1], EDGE, INSIDE))
         return cls(
@@ -84,22 +104,46 @@ class Explanation:
             levels=levels,
             thresholds=thresholds,
             score=log_f,
-            p_value=familiar.p_value(log_f),
+            p_value=scores.p_value(log_f),
             **parts,
         )
 
     def __len__(self) -> int:
         return len(self.verdict)
 
-    def top_features(self, k: int = 3) -> tuple[NDArray, NDArray]:
-        """Names and surprises of the k most surprising features of each row, largest first."""
+    def top_features(self, k: int = 3) -> tuple[Array, Array]:
+        """Find the k most surprising features of each row.
+
+        Parameters
+        ----------
+        k : int, default=3
+            Number of features; all, if there are fewer.
+
+        Returns
+        -------
+        names : ndarray of shape (n_samples, k)
+            Names of the features, the most surprising first.
+        surprise : ndarray of shape (n_samples, k)
+            Their surprises.
+        """
         count(k=k)
         order = np.argsort(-self.surprise, axis=1, kind="stable")[:, :k]
         names = np.array(self.features, dtype=object)[order]
         return names, np.take_along_axis(self.surprise, order, axis=1)
 
     def to_frame(self, n_features: int = 3) -> Any:
-        """A pandas frame, one line for each row, with its most surprising features."""
+        """Return the explanation as a pandas frame.
+
+        Parameters
+        ----------
+        n_features : int, default=3
+            Number of most surprising features to include.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One line for each row of the explanation.
+        """
         pandas = optional("pandas", "frame")
         columns: dict[str, Any] = {
             "verdict": self.verdict,
@@ -117,11 +161,11 @@ class Explanation:
         return pandas.DataFrame(columns)
 
 
-def surprises(X: NDArray, polytope: NDArray, density: Density, table: Table) -> NDArray:
-    """Minus each column's term in the log kernel of one polytope, shape (n_samples, n_columns).
+def surprises(X: Floats, polytope: Ints, density: Density, table: Table) -> Floats:
+    """Minus the term of each column in the log kernel of one polytope.
 
-    A number that was missing somewhere in the fit has two terms: its distance and whether it is
-    missing.
+    The shape is (n_samples, n_columns). A number that was missing in some row of the fit has two
+    terms: one for its value, and one for whether it is missing.
     """
     n_numbers = density.mean.shape[1]
     z = X[:, :n_numbers] - density.mean[polytope]
@@ -129,8 +173,8 @@ def surprises(X: NDArray, polytope: NDArray, density: Density, table: Table) -> 
         terms = 0.5 * z * z * density.precision_of(polytope)
     found = np.zeros((len(X), len(table.numbers) + len(table.categories)))
     found[:, table.numbers] = np.where(np.isnan(z), 0.0 - density.log_missing, terms)
-    column = np.concatenate([table.categories, table.numbers[table.sometimes]])
+    column = np.concatenate([table.categories, table.numbers[table.with_missing]])
     for c, j in enumerate(column):
-        level = density.start[c] + X[:, n_numbers + c].astype(np.int64)
+        level = density.level_offsets[c] + X[:, n_numbers + c].astype(np.int64)
         found[:, j] -= density.log_share[polytope, level]
     return found

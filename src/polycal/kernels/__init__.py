@@ -1,37 +1,22 @@
-"""Modes x modes -> similarity, nearest. Knows nothing of parents.
+"""The geodesic kernel between activation modes, and the search for the nearest modes.
 
-``build_index`` chooses; the classes compute; ``_reference`` is what they must equal.
+``build_index`` chooses the class for some modes. ``reference`` is a slow version, which the tests
+compare the classes with.
 """
 
-from ..core.reading import ActivationModes
-from .base import Execution, KernelIndex, Search
-from .euclidean import euclidean_nearest, pair_similarity
+from .base import KernelIndex, Search, build_index
+from .euclidean import EuclideanIndex, pair_similarity
 from .forest import ForestIndex
 from .network import NetworkIndex
 from .torch import TorchIndex
 
 __all__ = [
-    "Execution",
+    "EuclideanIndex",
     "ForestIndex",
     "KernelIndex",
     "NetworkIndex",
     "Search",
     "TorchIndex",
     "build_index",
-    "euclidean_nearest",
     "pair_similarity",
 ]
-
-
-def build_index(
-    modes: ActivationModes, device: str | None = None, *, hidden_labels: bool = False
-) -> KernelIndex:
-    """The exact index for these modes: packed bits (here or on a torch device) or leaves.
-
-    With ``hidden_labels`` a network's class sums leave out its output layer.
-    """
-    if not modes.packed:
-        return ForestIndex(modes)
-    if device is None:
-        return NetworkIndex(modes, hidden_labels)
-    return TorchIndex(modes, device, hidden_labels)

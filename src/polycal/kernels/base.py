@@ -1,4 +1,7 @@
-"""What a kernel index can do, and the parts that need nothing but similarities."""
+"""The base class of the kernel indices, and the choice of the index for some modes.
+
+The base class splits the queries into blocks; a subclass computes one block.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +12,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._utils.arrays import Floats
 from .._utils.blocks import map_blocks
 from ..core.density import Density
+from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes
 
 
 @dataclass(frozen=True)
-class Execution:
-    """How a pass may use the machine, and what it shows."""
-
-    n_jobs: int | None = None
-    verbose: int = 0
-    device: str | None = None  # of the pairs of a network's modes, where not the CPU
-
-
-@dataclass(frozen=True)
 class Search:
-    """What ``nearest`` looks for among the stored modes."""
+    """Parameters of a search for the nearest stored modes."""
 
     density: Density  # of the modes that may be neighbours: the first ones stored
     k: int
-    fill: bool = True  # whether modes with K = 0 may fill up places
-    counts: NDArray | None = None  # class counts, to bring their sums in the same look
-    exponents: NDArray = field(default_factory=lambda: np.empty(0))
+    fill: bool = True  # whether modes with K = 0 count where fewer than k have K > 0
+    counts: Floats | None = None  # class counts of the modes, if class sums are needed too
+    exponents: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
-    def among(self) -> int:
+    def n_candidates(self) -> int:
+        """Number of stored modes that may be neighbours."""
         return len(self.density)
 
 
@@ -45,54 +41,54 @@ class KernelIndex(ABC):
     """Stored modes, arranged for fast comparison with query modes."""
 
     hidden_labels = False  # whether class sums leave out a network's output layer
-    _block_bytes = math.inf  # of a block, where a small one is faster
+    _block_bytes = math.inf  # largest size of a block; small blocks stay in the cache
 
     def __init__(self, modes: ActivationModes):
         self.modes = modes
-        self._labels: tuple[weakref.ref[NDArray] | None, Any] = None, None
+        self._kept_counts: tuple[weakref.ref[Floats] | None, Any] = None, None
 
-    def __getstate__(self) -> dict:
-        return {**self.__dict__, "_labels": (None, None)}
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept_counts": (None, None)}
 
-    def _arrange(self) -> None:
-        """Whatever has to be there before threads ask; called in each pass."""
+    def _prepare(self) -> None:
+        """Build what the threads share, before they start."""
         return
 
-    def _labels_of(self, counts: NDArray) -> Any:
-        """Class counts as a look wants them; kept, since all blocks of a pass have the same."""
-        known, labels = self._labels
+    def _prepared_counts(self, counts: Floats) -> Any:
+        """``_prepare_counts``, cached, since all blocks of a pass have the same counts."""
+        known, prepared = self._kept_counts
         if known is None or known() is not counts:
-            labels = self._prepare(counts)
-            # No hold on the counts: after a fit they are a copy that nobody else needs.
-            self._labels = weakref.ref(counts), labels
-        return labels
+            prepared = self._prepare_counts(counts)
+            # A weak reference, so that the cache does not keep the counts of a fit alive.
+            self._kept_counts = weakref.ref(counts), prepared
+        return prepared
 
     @abstractmethod
-    def _prepare(self, counts: NDArray) -> Any:
-        """What ``_labels_of`` gives."""
+    def _prepare_counts(self, counts: Floats) -> Any:
+        """Class counts in the form in which this index sums them."""
 
-    def _jobs(self, execution: Execution) -> int | None:
+    def _n_jobs(self, execution: Execution) -> int | None:
         """Threads for the blocks of one pass."""
         return execution.n_jobs
 
     @abstractmethod
-    def _similarity_block(self, queries: ActivationModes) -> NDArray:
+    def _similarity_block(self, queries: ActivationModes) -> Floats:
         """K for one block, shape (q, p)."""
 
     @abstractmethod
-    def _look_block(
-        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    def _nearest_block(
+        self, queries: ActivationModes, X: Floats, search: Search, execution: Execution
     ) -> Neighbours:
-        """Nearest modes, and class sums if counts are given, of one block in one look."""
+        """Nearest modes of one block, and class sums if counts are given, in one pass."""
 
-    def similarity(self, queries: ActivationModes, execution: Execution) -> NDArray:
+    def similarity(self, queries: ActivationModes, execution: Execution) -> Floats:
         """K(x, s), shape (n_queries, n_stored)."""
-        self._arrange()
+        self._prepare()
         blocks = map_blocks(
             lambda rows: self._similarity_block(queries[rows]),
             len(queries),
             8 * len(self.modes),
-            n_jobs=self._jobs(execution),
+            n_jobs=self._n_jobs(execution),
             block_bytes=self._block_bytes,
             verbose=execution.verbose,
             desc="similarity",
@@ -100,40 +96,41 @@ class KernelIndex(ABC):
         return np.concatenate(blocks)
 
     def nearest(
-        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+        self, queries: ActivationModes, X: Floats, search: Search, execution: Execution
     ) -> Neighbours:
-        """The k nearest stored modes, by the tie rule of the design.
+        """The k nearest stored modes: highest K, then highest log density, then lowest index.
 
-        Without ``search.fill`` only stored modes with K > 0 count; places left over hold
-        similarity 0 and index -1. With counts, the same look also brings ``class_sums``.
+        Without ``search.fill`` only stored modes with K > 0 count; where there are fewer than k,
+        the rest has similarity 0 and index -1. With counts, ``class_sums`` are filled in too.
         """
-        self._arrange()
+        self._prepare()
         extra = 0.0
         if search.counts is not None:
-            self._labels_of(search.counts)
+            self._prepared_counts(search.counts)
             extra = self._class_sums_bytes(search.counts, search.exponents)
         blocks = map_blocks(
-            lambda rows: self._look_block(queries[rows], X[rows], search, execution),
+            lambda rows: self._nearest_block(queries[rows], X[rows], search, execution),
             len(queries),
             8 * len(self.modes) + 16 * search.k + extra,
-            n_jobs=self._jobs(execution),
+            n_jobs=self._n_jobs(execution),
             block_bytes=self._block_bytes,
             verbose=execution.verbose,
             desc="nearest polytopes",
         )
-        similarity = np.concatenate([near.similarity for near in blocks])
-        index = np.concatenate([near.index for near in blocks])
+        similarity = np.concatenate([block.similarity for block in blocks])
+        index = np.concatenate([block.index for block in blocks])
         if search.counts is None:
             return Neighbours(similarity, index)
-        return Neighbours(similarity, index, np.concatenate([near.sums for near in blocks], axis=1))
+        class_sums = np.concatenate([block.class_sums for block in blocks], axis=1)
+        return Neighbours(similarity, index, class_sums)
 
-    def matmul(self, queries: ActivationModes, values: NDArray, execution: Execution) -> NDArray:
+    def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         """Sum over s of K(x, s) values[s], shape (n_queries, n_columns)."""
         blocks = map_blocks(
             lambda rows: self._similarity_block(queries[rows]) @ values,
             len(queries),
             8 * (len(self.modes) + values.shape[1]),
-            n_jobs=self._jobs(execution),
+            n_jobs=self._n_jobs(execution),
             block_bytes=max(self._block_bytes, values.nbytes),  # each block reads all values
             verbose=execution.verbose,
             desc="bandwidth",
@@ -143,24 +140,24 @@ class KernelIndex(ABC):
     def class_sums(
         self,
         queries: ActivationModes,
-        counts: NDArray,
-        exponents: NDArray,
+        counts: Floats,
+        exponents: Floats,
         execution: Execution,
-    ) -> NDArray:
-        """All exponents in one pass over the pairs.
+    ) -> Floats:
+        """Class sums for all exponents, in one pass over the pairs.
 
-        Returns sum over s of (K(x, s) / max K)^exponent counts[s], shape
+        They are the sum over s of (K(x, s) / max K)^exponent counts[s], shape
         (n_exponents, n_queries, n_classes). Dividing by the maximum keeps large exponents
-        from underflow; the maximum is over stored modes that have counts. A query with K = 0
-        to all of those has zeros. With ``hidden_labels`` K is that of the hidden layers.
+        from underflow; the maximum is over stored modes that have counts. The sums of a query with
+        K = 0 to all of those are 0. With ``hidden_labels`` K is that of the hidden layers.
         """
-        self._arrange()
-        self._labels_of(counts)
+        self._prepare()
+        self._prepared_counts(counts)
         blocks = map_blocks(
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),
             len(queries),
             self._class_sums_bytes(counts, exponents),
-            n_jobs=self._jobs(execution),
+            n_jobs=self._n_jobs(execution),
             block_bytes=self._block_bytes,
             verbose=execution.verbose,
             desc="class ratios",
@@ -168,11 +165,31 @@ class KernelIndex(ABC):
         return np.concatenate(blocks, axis=1)
 
     @abstractmethod
-    def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
+    def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:
         """Memory of one query in ``_class_sums_block``."""
 
     @abstractmethod
     def _class_sums_block(
-        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
-    ) -> NDArray:
+        self, queries: ActivationModes, counts: Floats, exponents: Floats
+    ) -> Floats:
         """Class sums of one block."""
+
+
+def build_index(
+    modes: ActivationModes, device: str | None = None, hidden_labels: bool = False
+) -> KernelIndex:
+    """The index for these modes: for packed bits (on the CPU or a torch device) or for leaves.
+
+    If this machine lacks the CUDA device, the CPU is used. With ``hidden_labels`` a network's
+    class sums leave out its output layer.
+    """
+    # The classes import this module.
+    from .forest import ForestIndex
+    from .network import NetworkIndex
+    from .torch import TorchIndex, is_available
+
+    if not modes.packed:
+        return ForestIndex(modes)
+    if device is None or not is_available(device):
+        return NetworkIndex(modes, hidden_labels)
+    return TorchIndex(modes, device, hidden_labels)

@@ -1,53 +1,60 @@
-"""The paper's variant: the nearest polytope by Euclidean distance to its mean."""
+"""Nearest polytopes by Euclidean distance to their means, a variant in the paper."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from .._utils.arrays import Floats, Ints
 from .._utils.blocks import map_blocks
-from ..core.density import Density
+from ..core.execution import Execution
+from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes
-from .base import Execution
+from .base import Search
 from .select import select_row
 
 
-def euclidean_nearest(
-    X: NDArray, density: Density, k: int, execution: Execution
-) -> tuple[NDArray, NDArray]:
-    """Distance and index of the k nearest means; ties by log density, then lowest index."""
+class EuclideanIndex:
+    """``nearest`` of a ``KernelIndex``, by the distance of the rows to the polytopes' means."""
 
-    def block(rows: slice) -> tuple[NDArray, NDArray]:
-        n = rows.stop - rows.start
-        score, index = np.empty((n, k)), np.empty((n, k), dtype=np.int64)
-        _nearest_means(X[rows], density.parts, score, index)
-        return np.sqrt(-score), index
+    def __init__(self, modes: ActivationModes):
+        self.modes = modes
 
-    blocks = map_blocks(
-        block,
-        len(X),
-        16 * k,
-        n_jobs=execution.n_jobs,
-        verbose=execution.verbose,
-        desc="nearest means",
-    )
-    distance, index = zip(*blocks, strict=True)
-    return np.concatenate(distance), np.concatenate(index)
+    def nearest(
+        self, queries: ActivationModes, X: Floats, search: Search, execution: Execution
+    ) -> Neighbours:
+        """The k nearest means, with the kernel K of each; ties by log density, then index."""
+        k = search.k
+
+        def block(rows: slice) -> Ints:
+            index = np.empty((rows.stop - rows.start, k), dtype=np.int64)
+            _nearest_means(X[rows], search.density.arrays, np.empty(index.shape), index)
+            return index
+
+        blocks = map_blocks(
+            block,
+            len(X),
+            16 * k,
+            n_jobs=execution.n_jobs,
+            verbose=execution.verbose,
+            desc="nearest means",
+        )
+        index = np.concatenate(blocks)
+        return Neighbours(pair_similarity(queries, self.modes, index, execution), index)
 
 
 def pair_similarity(
-    queries: ActivationModes, stored: ActivationModes, index: NDArray, execution: Execution
-) -> NDArray:
+    queries: ActivationModes, stored: ActivationModes, index: Ints, execution: Execution
+) -> Floats:
     """K of each query with the stored modes index[i, :], shape of ``index``."""
 
-    def block(rows: slice) -> NDArray:
+    def block(rows: slice) -> Floats:
         other = stored.codes[index[rows]]  # (q, k, n_columns)
-        mine = queries.codes[rows][:, None, :]
+        own = queries.codes[rows][:, None, :]
         matches = np.ones(other.shape[:2])
         groups = zip(stored.column_ranges, stored.sizes, stored.divisors, strict=True)
         for (start, stop), size, divisor in groups:
-            a, b = mine[..., start:stop], other[..., start:stop]
+            a, b = own[..., start:stop], other[..., start:stop]
             if stored.packed:
                 matches *= size - np.bitwise_count(a ^ b).sum(axis=2, dtype=np.int64)
             else:
@@ -61,7 +68,7 @@ def pair_similarity(
 
 @njit(nogil=True, cache=True)
 def _nearest_means(X, density, out_score, out_ids):
-    mean = density[0]
+    mean = density.mean
     n = mean.shape[0]
     ids, keep = np.arange(n), np.empty(n, np.int64)
     score = np.empty(n)

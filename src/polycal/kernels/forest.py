@@ -1,9 +1,8 @@
-"""Leaf ids: an inverted index for deep trees, a vectorised comparison for shallow ones.
+"""The index for leaf ids: inverted for deep trees, a vectorised comparison for shallow trees.
 
-Both find, for one query, the stored modes that share at least one leaf and in how many
-trees they do; everything else is common. The cheaper one is chosen when the index is
-built. K takes only n_trees + 1 values, so a table of class counts by number of shared
-leaves serves every exponent.
+Both methods find the stored modes that share at least one leaf with a query, and in how many
+trees they do. The cheaper one is chosen when the index is built. K takes only n_trees + 1 values,
+so a table of class counts by number of shared leaves gives the class sums for every exponent.
 """
 
 from __future__ import annotations
@@ -11,19 +10,22 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.blocks import map_blocks
 from ..core.density import NO_DENSITY
+from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes
-from .base import Execution, KernelIndex, Search
+from .base import KernelIndex, Search
 from .forest_loops import (
+    LeafTables,
+    Scratch,
     fill_similarity,
     inverted_index,
     leaf_product,
     one_row_classes,
-    survey_rows,
+    search_rows,
 )
 
 # One visit to a stored mode through the index costs about as much as this many
@@ -38,81 +40,85 @@ COLUMNS_AT_ONCE = 64
 class ForestIndex(KernelIndex):
     """Exact forest kernel; ``method`` is "index", "scan" or "auto" (the cheaper).
 
-    The stored modes are arranged when the first query comes.
+    The tables are built at the first query.
     """
 
     def __init__(self, modes: ActivationModes, method: str = "auto"):
         super().__init__(modes)
-        self._wanted = method
+        self._requested_method = method
 
     @cached_property
-    def _n_leaves(self) -> NDArray:
-        return self.modes.codes.max(axis=0).astype(np.int64) + 1
+    def _n_leaves(self) -> Ints:
+        largest: Ints = self.modes.codes.max(axis=0).astype(np.int64)
+        return largest + 1
 
     @cached_property
-    def _tables(self) -> tuple:
-        """Whether there is an index, n_leaves, offset, start, member and column."""
+    def _tables(self) -> LeafTables:
         codes = self.modes.codes
         offset = np.concatenate([[0], np.cumsum(self._n_leaves)])
         start, member = inverted_index(codes, offset)
         # Expected visits of a query that is drawn like the stored modes.
         visits = (np.diff(start).astype(float) ** 2).sum() / len(codes)
         use_index = visits * VISIT_COST <= codes.size
-        if self._wanted != "auto":
-            use_index = self._wanted == "index"
+        if self._requested_method != "auto":
+            use_index = self._requested_method == "index"
         small = np.uint16 if self._n_leaves.max() < 2**16 else np.int32
         column = np.empty((0, 0), small)
         if not use_index:
             start, member = np.zeros(1, np.int64), np.empty(0, np.uint32)
             column = np.ascontiguousarray(codes.T.astype(small))
-        return bool(use_index), self._n_leaves, offset, start, member, column
+        return LeafTables(bool(use_index), self._n_leaves, offset, start, member, column)
 
     @property
     def method(self) -> str:
-        """What is used, "index" or "scan"."""
-        return "index" if self._tables[0] else "scan"
+        """The method in use, "index" or "scan"."""
+        return "index" if self._tables.use_index else "scan"
 
-    def _arrange(self) -> None:
+    def _prepare(self) -> None:
         self._tables  # noqa: B018
 
-    def _prepare(self, counts: NDArray) -> NDArray:
-        return one_row_classes(counts)
+    def _prepare_counts(self, counts: Floats) -> Array:
+        classes: Array = one_row_classes(counts)
+        return classes
 
-    def _scratch(self) -> tuple[NDArray, ...]:
-        """tally, touched, shared, begin and end of ``_candidates``."""
-        # One place more than modes: the candidate after the last is written, never read.
+    def _scratch(self) -> Scratch:
+        # One more than there are modes: the entry after the last is written, but never read.
         n, n_trees = self.modes.codes.shape
         small = self.method == "index" and n_trees < 2**8  # the tally should stay in cache
-        wide = self._tables[-1].dtype if n_trees < 2**16 else np.dtype(np.int32)
-        tally = np.zeros(n, np.uint8 if small else wide)
-        touched, shared = np.empty(n + 1, np.uint32), np.empty(n + 1, np.int32)
-        return tally, touched, shared, np.empty(n_trees, np.int64), np.empty(n_trees, np.int64)
+        wide = self._tables.column.dtype if n_trees < 2**16 else np.dtype(np.int32)
+        return Scratch(
+            tally=np.zeros(n, np.uint8 if small else wide),
+            touched=np.empty(n + 1, np.uint32),
+            shared=np.empty(n + 1, np.int32),
+            begin=np.empty(n_trees, np.int64),
+            end=np.empty(n_trees, np.int64),
+        )
 
-    def _similarity_block(self, queries: ActivationModes) -> NDArray:
+    def _similarity_block(self, queries: ActivationModes) -> Floats:
         K = np.zeros((len(queries), len(self.modes)))
         fill_similarity(queries.codes, self._tables, self._scratch(), K)
         return K
 
-    def _look_block(
-        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    def _nearest_block(
+        self, queries: ActivationModes, X: Floats, search: Search, execution: Execution
     ) -> Neighbours:
         sim = np.empty((len(queries), search.k))
         ids = np.empty((len(queries), search.k), dtype=np.int64)
-        sums = self._survey(queries, search.counts, search.exponents, X, search, sim, ids)
+        sums = self._search(queries, search.counts, search.exponents, X, search, sim, ids)
         return Neighbours(sim, ids, None if search.counts is None else sums)
 
-    def _survey(
+    def _search(
         self,
         queries: ActivationModes,
-        counts: NDArray | None,
-        exponents: NDArray,
-        X: NDArray = NO_ROWS,
+        counts: Floats | None,
+        exponents: Floats,
+        X: Floats = NO_ROWS,
         search: Search | None = None,
-        sim: NDArray = NO_ROWS,
-        ids: NDArray = NO_IDS,
-    ) -> NDArray:
+        sim: Floats = NO_ROWS,
+        ids: Ints = NO_IDS,
+    ) -> Floats:
         """Fill sim and ids; return the class sums."""
-        one_row = NO_CLASSES if counts is None else self._labels_of(counts)
+        one_row = NO_CLASSES if counts is None else self._prepared_counts(counts)
         counts = NO_ROWS if counts is None else counts
         log_shared = np.log(np.arange(1, queries.codes.shape[1] + 1))
         sums = np.zeros((len(exponents), len(queries), counts.shape[1]))
@@ -120,12 +126,12 @@ class ForestIndex(KernelIndex):
         if search is not None:
             fill, density = search.fill, search.density
         labels = (counts, one_row, exponents, log_shared, sums)
-        look = (self._tables, self._scratch(), fill, X, density.parts, sim, ids)
-        survey_rows(queries.codes, *look, *labels)
+        neighbours = (self._tables, self._scratch(), fill, X, density.arrays, sim, ids)
+        search_rows(queries.codes, *neighbours, *labels)
         return sums
 
-    def matmul(self, queries: ActivationModes, values: NDArray, execution: Execution) -> NDArray:
-        """K @ values through the sums of each leaf: no pair is ever visited."""
+    def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
+        """K @ values from sums over each leaf, without a loop over pairs."""
         out = np.zeros((len(queries), values.shape[1]))
         n_leaves, stored = self._n_leaves, self.modes.codes
 
@@ -147,10 +153,10 @@ class ForestIndex(KernelIndex):
         )
         return out
 
-    def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
-        return 8.0 * len(exponents) * counts.shape[1]
+    def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:
+        return float(8 * len(exponents) * counts.shape[1])
 
     def _class_sums_block(
-        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
-    ) -> NDArray:
-        return self._survey(queries, counts, exponents)
+        self, queries: ActivationModes, counts: Floats, exponents: Floats
+    ) -> Floats:
+        return self._search(queries, counts, exponents)

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from .._utils.arrays import Array, Ints
 from .select import rank_row
 
 # Four-byte members in a cache line of 64 bytes.
 MEMBERS_PER_LINE = 16
-# Up to so many classes a query's counts stay in the cache four times.
+# Up to this many classes, four copies of a query's counts fit into the cache.
 FEW_CLASSES = 16
 # Trees whose codes are read together while the index is built.
 TREES_AT_ONCE = 8
+
+
+class LeafTables(NamedTuple):
+    """The stored modes, arranged for the index or for the scan."""
+
+    use_index: bool  # otherwise all stored modes are compared, tree by tree
+    n_leaves: Ints  # (n_trees,)
+    offset: Ints  # (n_trees + 1,), first leaf of each tree among all leaves
+    start: Ints  # (n_all_leaves + 1,), first member of each leaf
+    member: Array  # stored modes, leaf by leaf
+    column: Array  # (n_trees, n_stored), without an index: the leaf of each stored mode
+
+
+class Scratch(NamedTuple):
+    """Memory that the loops use for one query at a time."""
+
+    tally: Array  # (n_stored,), number of leaves shared with the query
+    touched: Array  # stored modes that share a leaf with it
+    shared: Array  # number of leaves that each of them shares
+    begin: Ints  # (n_trees,), first and
+    end: Ints  # (n_trees,), last-plus-one member of the query's leaf
 
 
 @njit(nogil=True, cache=True)
@@ -38,15 +61,15 @@ def inverted_index(codes, offset):
             t = first + j
             column, members = columns[j], member[t * n_stored : (t + 1) * n_stored]
             starts = start[offset[t] : offset[t + 1]]
-            place = np.zeros(len(starts) + 1, np.int64)
+            following = np.zeros(len(starts) + 1, np.int64)  # where the next member of a leaf goes
             for s in range(n_stored):
-                place[column[s] + 1] += 1
+                following[column[s] + 1] += 1
             for leaf in range(len(starts)):
-                place[leaf + 1] += place[leaf]
-                starts[leaf] = t * n_stored + place[leaf]
+                following[leaf + 1] += following[leaf]
+                starts[leaf] = t * n_stored + following[leaf]
             for s in range(n_stored):
-                members[place[column[s]]] = s
-                place[column[s]] += 1
+                members[following[column[s]]] = s
+                following[column[s]] += 1
     return start, member
 
 
@@ -55,22 +78,22 @@ def _candidates(code, tables, scratch):
     """Stored modes that share a leaf with the query, and in how many trees they do.
 
     Returns their number n; ``scratch`` then holds them in ``touched[:n]``, and in ``tally``
-    their numbers of shared leaves, which whoever reads them sets back to 0.
+    their numbers of shared leaves, which the caller must set back to 0.
     """
-    use_index, n_leaves, offset, start, member, column = tables
-    tally, touched, _, begin, end = scratch
-    if use_index:
-        return _visit_leaves(code, n_leaves, offset, start, member, tally, touched, begin, end)
-    return _scan(code, n_leaves, column, tally, touched)
+    if tables.use_index:
+        return _visit_leaves(code, tables, scratch)
+    return _scan(code, tables, scratch)
 
 
 @njit(nogil=True, cache=True)
-def _visit_leaves(code, n_leaves, offset, start, member, tally, touched, begin, end):
+def _visit_leaves(code, tables, scratch):
     """Count the members of the query's leaves.
 
     The leaves of a query lie far apart in memory. Reading all addresses first, then one
     number of each cache line, lets those misses overlap; the count then runs from cache.
     """
+    n_leaves, offset, start, member = tables.n_leaves, tables.offset, tables.start, tables.member
+    tally, touched, begin, end = scratch.tally, scratch.touched, scratch.begin, scratch.end
     for t in range(len(code)):
         known = code[t] < n_leaves[t]
         leaf = offset[t] + (code[t] if known else 0)
@@ -94,13 +117,15 @@ def _visit_leaves(code, n_leaves, offset, start, member, tally, touched, begin, 
 
 
 @njit(nogil=True, cache=True)
-def _scan(code, n_leaves, column, tally, touched):
+def _scan(code, tables, scratch):
     """Compare the query's leaves with those of all stored modes, tree by tree."""
+    n_leaves, column = tables.n_leaves, tables.column
+    tally, touched = scratch.tally, scratch.touched
     for t in range(len(code)):
         if code[t] < n_leaves[t]:
-            row, wanted = column[t], column.dtype.type(code[t])
+            row, leaf = column[t], column.dtype.type(code[t])
             for s in range(len(tally)):
-                tally[s] += row[s] == wanted
+                tally[s] += row[s] == leaf
     n = 0
     for s in range(len(tally)):
         touched[n] = s
@@ -111,7 +136,7 @@ def _scan(code, n_leaves, column, tally, touched):
 @njit(nogil=True, cache=True)
 def fill_similarity(codes, tables, scratch, K):
     n_trees = codes.shape[1]
-    tally, touched = scratch[0], scratch[1]
+    tally, touched = scratch.tally, scratch.touched
     for i in range(codes.shape[0]):
         n = _candidates(codes[i], tables, scratch)
         for j in range(n):
@@ -124,7 +149,8 @@ def fill_similarity(codes, tables, scratch, K):
 def one_row_classes(counts):
     """Class of each stored mode that holds one row of weight 1, n_classes if it holds none, or -1.
 
-    Nearly every mode of a fully grown forest: one small number to read in place of all counts.
+    Nearly every mode of a fully grown forest holds one row: then one small number is read instead
+    of all counts.
     """
     n_stored, n_classes = counts.shape
     found = np.empty(n_stored, np.int32)
@@ -140,7 +166,7 @@ def one_row_classes(counts):
 
 
 @njit(nogil=True, cache=True)
-def survey_rows(
+def search_rows(
     codes,
     tables,
     scratch,
@@ -155,13 +181,13 @@ def survey_rows(
     log_shared,
     sums,
 ):
-    """One look at each query's candidates: the nearest and the class sums, as asked for."""
+    """Nearest modes and class sums in one pass over the candidates of each query."""
     n_trees, n_classes, k = codes.shape[1], counts.shape[1], out_sim.shape[1]
-    among = len(density[2])
-    tally, touched, shared = scratch[0], scratch[1], scratch[2]
+    n_candidates = len(density.log_norm)
+    tally, touched, shared = scratch.tally, scratch.touched, scratch.shared
     # Candidates by number of shared leaves, whether they may be neighbours, and class; the last
     # class is for those that are not one row, whose counts go into the table themselves.
-    # Most share few leaves: four lanes spare each addition the wait for the last.
+    # Most share few leaves: with four copies, an addition need not wait for the one before it.
     lane, width = 3 if n_classes <= FEW_CLASSES else 0, n_classes + 1
     rows = np.zeros((lane + 1, 2 * (n_trees + 1) * width), np.int32)
     table = np.zeros((n_trees + 1, n_classes))
@@ -180,12 +206,12 @@ def survey_rows(
                 y = n_classes
                 for c in range(n_classes):
                     table[m, c] += counts[s, c]
-            rows[j & lane, (2 * m + (s < among)) * width + y] += 1
+            rows[j & lane, (2 * m + (s < n_candidates)) * width + y] += 1
         _add_lanes(rows, near[: top + 1], table)
         _weigh_table(table[: top + 1], exponents, log_shared, sums[:, i])
         if k > 0:
             if fill:
-                others = _append_others(n, k, among, scratch)
+                others = _append_others(n, k, n_candidates, scratch)
                 near[0], n = others - n, others
             kth, found = top, near[top]
             while found < k and kth > 0:
@@ -193,7 +219,7 @@ def survey_rows(
                 found += near[kth]
             kept = 0
             for j in range(n):
-                if shared[j] >= kth and touched[j] < among:
+                if shared[j] >= kth and touched[j] < n_candidates:
                     keep[kept], tied[kept] = j, near[shared[j]] > 1
                     kept += 1
             chosen = out_sim[i], out_ids[i]
@@ -205,19 +231,19 @@ def survey_rows(
 
 @njit(nogil=True, cache=True)
 def _add_lanes(rows, near, table):
-    """Add up the lanes: neighbours by shared leaves, and rows by class; the lanes are emptied."""
-    n_classes, place = table.shape[1], 0
+    """Add the copies: neighbours by shared leaves, and rows by class; set the copies to 0."""
+    n_classes, entry = table.shape[1], 0
     for m in range(len(near)):
         for may_be_near in range(2):
             for y in range(n_classes + 1):
                 total = 0
                 for lane in range(len(rows)):
-                    total += rows[lane, place]
-                    rows[lane, place] = 0
+                    total += rows[lane, entry]
+                    rows[lane, entry] = 0
                 near[m] += may_be_near * total
                 if y < n_classes:
                     table[m, y] += total
-                place += 1
+                entry += 1
 
 
 @njit(nogil=True, cache=True)
@@ -236,18 +262,18 @@ def _weigh_table(table, exponents, log_shared, sums):
 
 
 @njit(nogil=True, cache=True)
-def _append_others(n, k, among, scratch):
-    """Add the first ``among`` stored modes that share nothing, if fewer than k share a leaf."""
-    tally, touched, shared = scratch[0], scratch[1], scratch[2]
+def _append_others(n, k, n_candidates, scratch):
+    """Add the candidates that share no leaf, if fewer than k share one."""
+    tally, touched, shared = scratch.tally, scratch.touched, scratch.shared
     near = 0
     for j in range(n):
-        near += touched[j] < among
+        near += touched[j] < n_candidates
     if near >= k:
         return n
     for j in range(n):
         tally[touched[j]] = 1
     last = n
-    for s in range(among):
+    for s in range(n_candidates):
         if tally[s] == 0:
             touched[last] = s
             shared[last] = 0

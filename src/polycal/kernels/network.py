@@ -1,34 +1,48 @@
-"""Bits packed by layer: XOR and popcount, then the product over layers.
+"""The index for packed bits: XOR and popcount for each layer, then the product over layers.
 
-The output layer is the last one. Labels may be weighed without it: the product of the hidden
-layers is on the way to K, so both come from one look.
+The output layer is the last one. Labels may be weighted without it: the product over the hidden
+layers is an intermediate result of K, so both are computed in one pass.
 
-Stored modes lie in tiles, word by word, so that the inner loop runs over the stored
-modes of a tile and vectorises with no sum across lanes.
+Stored modes are arranged in tiles, word by word, so that the inner loop runs over the stored
+modes of a tile and can be vectorised.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from .._utils.arrays import Floats, Ints
+from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import WORD_STEP, ActivationModes
-from .base import Execution, KernelIndex, Search
+from .base import KernelIndex, Search
 from .select import select_row
 
 TILE = 128
 # Similarities that are raised to powers together.
 AT_ONCE = 2**17
-# Class after class raises a similarity once for every class of its mode. A matrix product is
-# faster where modes have more classes than this on average, or than this share of all.
+# Summing class by class computes the power of a similarity once for each class of its mode. A
+# matrix product is faster where modes have more classes than this on average, or than this share
+# of all classes.
 CLASSES_OF_A_MODE, SHARE_OF_CLASSES = 3.0, 0.7
 ALL, HIDDEN, OUTPUT = slice(None), slice(-1), slice(-1, None)
+
+
+class ClassCounts(NamedTuple):
+    """Class counts of the stored modes, without zeros.
+
+    Sorted by class, with the start of each class; or, where modes have several classes, each mode
+    once with the counts of all classes, and ``starts`` is None.
+    """
+
+    mode: Ints
+    weight: Floats  # of one class, or of all
+    starts: Ints | None
 
 
 class NetworkIndex(KernelIndex):
@@ -48,90 +62,86 @@ class NetworkIndex(KernelIndex):
         )
         self._ranges = np.array(modes.column_ranges)
         self._sizes = np.array(modes.sizes, dtype=float)
-        # The last division makes K of it; all others are by 1 but in very deep networks.
+        # The last division gives K; the others are by 1 except in very deep networks.
         self._divisors = np.array([*modes.divisors[:-1], 1.0])
         self._last_divisor = modes.divisors[-1]
 
-    def _matches(self, queries: ActivationModes, layers: slice) -> NDArray:
+    def _matches(self, queries: ActivationModes, layers: slice) -> Floats:
         """Product of the numbers of equal bits in these layers, shape (q, p)."""
         matches = np.empty((len(queries), len(self._tiles), TILE))
         parts = self._ranges[layers], self._sizes[layers], self._divisors[layers]
         _layer_product(queries.codes, self._tiles, *parts, matches)
         return matches.reshape(len(queries), -1)[:, : len(self.modes)]
 
-    def _similarity_block(self, queries: ActivationModes) -> NDArray:
+    def _similarity_block(self, queries: ActivationModes) -> Floats:
         K = self._matches(queries, ALL)
         K /= self._last_divisor
         return K
 
-    def _look_block(
-        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    def _nearest_block(
+        self, queries: ActivationModes, X: Floats, search: Search, execution: Execution
     ) -> Neighbours:
         if self.hidden_labels and search.counts is not None:
-            labels_by = self._matches(queries, HIDDEN)
+            label_similarity = self._matches(queries, HIDDEN)
             K = self._matches(queries, OUTPUT)
-            K *= labels_by
+            K *= label_similarity
             K /= self._last_divisor
         else:
-            labels_by = K = self._similarity_block(queries)
+            label_similarity = K = self._similarity_block(queries)
         sim = np.empty((len(K), search.k))
         ids = np.empty((len(K), search.k), dtype=np.int64)
-        near = K[:, : search.among]
-        _select_rows(near, search.fill, X, search.density.parts, sim, ids)
+        candidates = K[:, : search.n_candidates]
+        _select_rows(candidates, search.fill, X, search.density.arrays, sim, ids)
         if search.counts is None:
             return Neighbours(sim, ids)
-        labels = self._labels_of(search.counts)
-        return Neighbours(sim, ids, _power_sums(labels_by, labels, search.exponents))
+        counts = self._prepared_counts(search.counts)
+        return Neighbours(sim, ids, _power_sums(label_similarity, counts, search.exponents))
 
-    def _prepare(self, counts: NDArray) -> tuple[NDArray, NDArray, NDArray | None]:
-        """Mode and weight of each count but zeros, class after class, and where classes start.
-
-        Where modes have several classes: each mode once, with its counts, and no starts.
-        """
-        there = np.flatnonzero(counts.any(axis=1))
+    def _prepare_counts(self, counts: Floats) -> ClassCounts:
+        labelled = np.flatnonzero(counts.any(axis=1))
         few = min(CLASSES_OF_A_MODE, SHARE_OF_CLASSES * counts.shape[1])
-        if np.count_nonzero(counts) > few * len(there):
-            return there, counts[there], None
-        stored, y = np.nonzero(counts)
+        if np.count_nonzero(counts) > few * len(labelled):
+            return ClassCounts(labelled, counts[labelled], None)
+        mode, y = np.nonzero(counts)
         by_class = np.argsort(y, kind="stable")
-        stored, y = stored[by_class], y[by_class]
-        return stored, counts[stored, y], np.searchsorted(y, np.arange(counts.shape[1] + 1))
+        mode, y = mode[by_class], y[by_class]
+        starts = np.searchsorted(y, np.arange(counts.shape[1] + 1))
+        return ClassCounts(mode, counts[mode, y], starts)
 
-    def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
-        return 8.0 * (len(self.modes) + len(exponents) * counts.shape[1])
+    def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:
+        return float(8 * (len(self.modes) + len(exponents) * counts.shape[1]))
 
     def _class_sums_block(
-        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
-    ) -> NDArray:
-        labels = self._labels_of(counts)
+        self, queries: ActivationModes, counts: Floats, exponents: Floats
+    ) -> Floats:
+        prepared = self._prepared_counts(counts)
         if self.hidden_labels:
-            return _power_sums(self._matches(queries, HIDDEN), labels, exponents)
-        return _power_sums(self._similarity_block(queries), labels, exponents)
+            return _power_sums(self._matches(queries, HIDDEN), prepared, exponents)
+        return _power_sums(self._similarity_block(queries), prepared, exponents)
 
 
-def _power_sums(
-    K: NDArray, labels: tuple[NDArray, NDArray, NDArray | None], exponents: NDArray
-) -> NDArray:
+def _power_sums(K: Floats, counts: ClassCounts, exponents: Floats) -> Floats:
     """sum_s (K / max K)^exponent counts[s] for each exponent; the scale of K cancels.
 
-    A few rows at a time, which stay in the cache. A square is far cheaper than an exponential,
-    and the grid of gammas doubles: each run of doubled exponents needs one exponential.
+    A few rows at a time, so that they stay in the cache. A square is far cheaper than an
+    exponential, and each gamma of the grid is twice the one before: a run of doubled exponents
+    needs one exponential.
     """
-    stored, weight, start = labels
-    n_classes = weight.shape[1] if start is None else len(start) - 1
+    weight, starts = counts.weight, counts.starts
+    n_classes = weight.shape[1] if starts is None else len(starts) - 1
     sums = np.zeros((len(exponents), len(K), n_classes))
     doubled = np.append(False, exponents[1:] == 2 * exponents[:-1])
     runs = np.split(np.arange(len(exponents)), np.flatnonzero(~doubled)[1:])
-    for rows in gen_batches(len(K), max(1, AT_ONCE // max(1, len(stored)))):
-        log_K = np.take(K[rows], stored, axis=1)
+    for rows in gen_batches(len(K), max(1, AT_ONCE // max(1, len(counts.mode)))):
+        log_K = np.take(K[rows], counts.mode, axis=1)
         with np.errstate(divide="ignore"):
             np.log(log_K, out=log_K)
         log_top = log_K.max(axis=1, keepdims=True, initial=-np.inf)
         log_K -= np.where(np.isfinite(log_top), log_top, 0.0)
         for run in runs:
             power = np.exp(exponents[run[0]] * log_K)
-            if start is not None:
-                _sum_squares(power, weight, start, sums[run[0] : run[-1] + 1, rows])
+            if starts is not None:
+                _sum_squares(power, weight, starts, sums[run[0] : run[-1] + 1, rows])
                 continue
             for e in run:
                 sums[e, rows] = power @ weight
@@ -140,19 +150,19 @@ def _power_sums(
 
 
 @njit(nogil=True, cache=True)
-def _sum_squares(power, weight, start, sums):
+def _sum_squares(power, weight, starts, sums):
     """sums[e, i, y] += weighted powers of class y, which are squared from one e to the next."""
     for i in range(power.shape[0]):
-        for y in range(len(start) - 1):
-            for first in range(start[y], start[y + 1], TILE):
-                part = slice(first, min(first + TILE, start[y + 1]))
+        for y in range(len(starts) - 1):
+            for first in range(starts[y], starts[y + 1], TILE):
+                part = slice(first, min(first + TILE, starts[y + 1]))
                 some, weights = power[i, part], weight[part]
                 sums[0, i, y] += _weighted_sum(some, weights)
                 for e in range(1, len(sums)):
                     sums[e, i, y] += _weighted_sum_of_squares(some, weights)
 
 
-# The order of the sum is left to the compiler, so that it runs in all lanes.
+# The compiler may reorder these sums, so that it can vectorise them.
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
@@ -165,7 +175,7 @@ def _weighted_sum(values, weight):
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
 def _weighted_sum_of_squares(values, weight):
-    """The values themselves are squared."""
+    """Square the values in place, and sum them with weights."""
     total = 0.0
     for j in range(len(values)):
         values[j] *= values[j]

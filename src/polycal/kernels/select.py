@@ -1,4 +1,4 @@
-"""The k nearest of one query, by the tie rule of the design."""
+"""The k nearest of one query: highest similarity, then log density, then lowest index."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ..core.density import row_log_density
 def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
     """Best ``len(out_sim)`` of n candidates: highest sim, then log density, then lowest id.
 
-    Only ids that have a density can be chosen. ``keep`` is scratch for n candidates. Places
-    that no candidate fills keep similarity 0 and id -1.
+    Only ids that have a density can be chosen. ``keep`` is working memory for n candidates. Where
+    there are too few candidates, the remaining entries have similarity 0 and id -1.
     """
-    k, among = len(out_sim), len(density[2])
+    k, n_candidates = len(out_sim), len(density.log_norm)
     top = np.full(k, -np.inf)
     kth = -np.inf
     kept = 0
     for j in range(n):
         s = sim[j]
-        if s >= kth and ids[j] < among:
+        if s >= kth and ids[j] < n_candidates:
             keep[kept] = j
             kept += 1
-            place = k - 1
-            while place > 0 and top[place - 1] < s:
-                top[place] = top[place - 1]
-                place -= 1
-            if s > top[place]:
-                top[place] = s
+            rank = k - 1
+            while rank > 0 and top[rank - 1] < s:
+                top[rank] = top[rank - 1]
+                rank -= 1
+            if s > top[rank]:
+                top[rank] = s
                 kth = top[k - 1]
     best = 0
     for j in keep[:kept]:
@@ -46,7 +46,7 @@ def select_row(sim, ids, n, x, density, keep, out_sim, out_ids):
 
 @njit(nogil=True, cache=True)
 def rank_row(sim, ids, keep, tied, x, density, out_sim, out_ids):
-    """Put the candidates ``keep``, none of which is below the k-th similarity, in order.
+    """Sort the candidates ``keep``, all of which have at least the k-th highest similarity.
 
     ``tied`` marks those that share their similarity: only they need their density.
     """
@@ -58,21 +58,21 @@ def rank_row(sim, ids, keep, tied, x, density, out_sim, out_ids):
     for q in range(len(keep)):
         s, r = sim[keep[q]], np.int64(ids[keep[q]])
         g = row_log_density(x, r, density) if tied[q] else 0.0
-        place = filled
-        while place > 0:
-            b = place - 1
+        rank = filled
+        while rank > 0:
+            b = rank - 1
             if out_sim[b] > s:
                 break
             if out_sim[b] == s and (level[b] > g or (level[b] == g and out_ids[b] < r)):
                 break
-            place -= 1
-        if place >= k:
+            rank -= 1
+        if rank >= k:
             continue
-        for b in range(min(filled, k - 1), place, -1):
+        for b in range(min(filled, k - 1), rank, -1):
             out_sim[b] = out_sim[b - 1]
             out_ids[b] = out_ids[b - 1]
             level[b] = level[b - 1]
-        out_sim[place] = s
-        out_ids[place] = r
-        level[place] = g
+        out_sim[rank] = s
+        out_ids[rank] = r
+        level[rank] = g
         filled = min(filled + 1, k)

@@ -1,9 +1,8 @@
-"""Packed bits on a GPU: with entries +-1 each layer is one matrix product.
+"""The index for packed bits on a GPU: with entries +-1, each layer is one matrix product.
 
 The product of two rows of +-1 is (equal - different) bits, a small integer, so it is exact in
-float32 (and TF32, where the user chose that) in whatever order it is added. Layers are multiplied
-in float64, as on the CPU: similarities, and therefore ties and neighbours, are equal to the last
-bit.
+float32 (and in TF32, if the user has enabled it) in any order of addition. Layers are multiplied
+in float64, as on the CPU, so similarities, ties and neighbours are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -13,21 +12,22 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from .._utils.arrays import Array, Floats
 from .._utils.blocks import map_blocks
 from .._utils.optional import optional
+from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes
-from .base import Execution, Search
+from .base import Search, build_index
 from .network import ALL, HIDDEN, OUTPUT, NetworkIndex
 from .select import select_row
 
 
 class TorchIndex(NetworkIndex):
-    """The same index with its pairs on a torch device.
+    """A ``NetworkIndex`` that compares the modes on a torch device.
 
-    A copy that is loaded on a machine without that device computes on the CPU.
+    Unpickling calls ``build_index``, which uses the CPU if the device is missing.
     """
 
     _block_bytes = math.inf
@@ -37,19 +37,13 @@ class TorchIndex(NetworkIndex):
         self.device = device
         self._layers: list[Any] | None = None
 
-    def __getstate__(self) -> dict:
-        return {**super().__getstate__(), "_layers": None}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return build_index, (self.modes, self.device, self.hidden_labels)
 
-    @property
-    def _there(self) -> bool:
-        torch = optional("torch", "torch")
-        return not self.device.startswith("cuda") or torch.cuda.is_available()
+    def _n_jobs(self, execution: Execution) -> int | None:
+        return 1  # one block is enough work for the device
 
-    def _jobs(self, execution: Execution) -> int | None:
-        # One block fills the device; threads would only wait for each other.
-        return 1 if self._there else super()._jobs(execution)
-
-    def _put(self, values: NDArray) -> Any:
+    def _put(self, values: Array) -> Any:
         return optional("torch", "torch").as_tensor(values, device=self.device)
 
     def _signs(self, modes: ActivationModes) -> list[Any]:
@@ -76,16 +70,13 @@ class TorchIndex(NetworkIndex):
         """K of one block as a tensor, shape (q, p)."""
         return self._equal_bits(self._signs(queries), ALL).div_(self._last_divisor)
 
-    def _similarity_block(self, queries: ActivationModes) -> NDArray:
-        if not self._there:
-            return super()._similarity_block(queries)
-        return self._pairs(queries).cpu().numpy()
+    def _similarity_block(self, queries: ActivationModes) -> Floats:
+        K: Floats = self._pairs(queries).cpu().numpy()
+        return K
 
-    def matmul(self, queries: ActivationModes, values: NDArray, execution: Execution) -> NDArray:
-        if not self._there:
-            return super().matmul(queries, values, execution)
+    def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         right = self._put(np.asarray(values, dtype=float))
-        sums = np.empty((len(queries), values.shape[1]))  # once: it may be a gigabyte
+        sums = np.empty((len(queries), values.shape[1]))  # allocated once: it may be a gigabyte
 
         def fill(rows: slice) -> None:
             self._put_back(self._pairs(queries[rows]) @ right, sums[rows])
@@ -100,60 +91,57 @@ class TorchIndex(NetworkIndex):
         return sums
 
     @staticmethod
-    def _put_back(result: Any, out: NDArray) -> None:
+    def _put_back(result: Any, out: Floats) -> None:
         optional("torch", "torch").from_numpy(out).copy_(result)
 
-    def _look_block(
-        self, queries: ActivationModes, X: NDArray, search: Search, execution: Execution
+    def _nearest_block(
+        self, queries: ActivationModes, X: Floats, search: Search, execution: Execution
     ) -> Neighbours:
-        if not self._there:
-            return super()._look_block(queries, X, search, execution)
         signs = self._signs(queries)
         if self.hidden_labels and search.counts is not None:
-            labels_by = self._equal_bits(signs, HIDDEN)
-            K = self._equal_bits(signs, OUTPUT).mul_(labels_by).div_(self._last_divisor)
+            label_similarity = self._equal_bits(signs, HIDDEN)
+            K = self._equal_bits(signs, OUTPUT).mul_(label_similarity).div_(self._last_divisor)
         else:
-            labels_by = K = self._equal_bits(signs, ALL).div_(self._last_divisor)
-        # Only those that reach the k-th highest similarity leave the device; the tie rule is
-        # the CPU's own, and has the threads that the device did not need.
-        near = K[:, : search.among]
-        kth = near.topk(search.k, dim=1).values[:, -1:]
-        row, place = (near >= kth).nonzero(as_tuple=True)
-        similar, place = near[row, place].cpu().numpy(), place.cpu().numpy()
+            label_similarity = K = self._equal_bits(signs, ALL).div_(self._last_divisor)
+        # Only modes with at least the k-th highest similarity are copied from the device. Ties are
+        # broken on the CPU, with threads.
+        candidates = K[:, : search.n_candidates]
+        kth = candidates.topk(search.k, dim=1).values[:, -1:]
+        row, mode = (candidates >= kth).nonzero(as_tuple=True)
+        similarity, mode = candidates[row, mode].cpu().numpy(), mode.cpu().numpy()
         start = np.searchsorted(row.cpu().numpy(), np.arange(len(queries) + 1))
         sim = np.empty((len(queries), search.k))
         ids = np.empty((len(queries), search.k), dtype=np.int64)
 
         def select(rows: slice) -> None:
             first, out = start[rows.start : rows.stop + 1], (sim[rows], ids[rows])
-            parts = search.density.parts
-            _select_candidates(first, similar, place, search.fill, X[rows], parts, *out)
+            density = search.density.arrays
+            _select_candidates(first, similarity, mode, search.fill, X[rows], density, *out)
 
         map_blocks(select, len(queries), 16 * search.k, n_jobs=execution.n_jobs)
         if search.counts is None:
             return Neighbours(sim, ids)
-        return Neighbours(sim, ids, self._power_sums(labels_by, search.counts, search.exponents))
+        class_sums = self._power_sums(label_similarity, search.counts, search.exponents)
+        return Neighbours(sim, ids, class_sums)
 
-    def _prepare(self, counts: NDArray) -> Any:
-        return self._put(counts) if self._there else super()._prepare(counts)
+    def _prepare_counts(self, counts: Floats) -> Any:
+        return self._put(counts)
 
-    def _class_sums_bytes(self, counts: NDArray, exponents: NDArray) -> float:
+    def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:
         return super()._class_sums_bytes(counts, exponents) + 16.0 * len(self.modes)
 
     def _class_sums_block(
-        self, queries: ActivationModes, counts: NDArray, exponents: NDArray
-    ) -> NDArray:
-        if not self._there:
-            return super()._class_sums_block(queries, counts, exponents)
+        self, queries: ActivationModes, counts: Floats, exponents: Floats
+    ) -> Floats:
         if self.hidden_labels:
             hidden = self._equal_bits(self._signs(queries), HIDDEN)
             return self._power_sums(hidden, counts, exponents)
         return self._power_sums(self._pairs(queries), counts, exponents)
 
-    def _power_sums(self, K: Any, counts: NDArray, exponents: NDArray) -> NDArray:
-        """sum_s (K / max K)^exponent counts[s] for each exponent; K itself is used up."""
+    def _power_sums(self, K: Any, counts: Floats, exponents: Floats) -> Floats:
+        """sum_s (K / max K)^exponent counts[s] for each exponent; K is overwritten."""
         torch = optional("torch", "torch")
-        right = self._labels_of(counts)
+        right = self._prepared_counts(counts)
         log_K = K.log_()
         log_K[:, right.sum(dim=1) == 0] = -torch.inf
         log_top = log_K.amax(dim=1, keepdim=True)
@@ -163,7 +151,16 @@ class TorchIndex(NetworkIndex):
             power = power.mul_(power) if e == 2 * last else (log_K * float(e)).exp_()
             sums.append(power @ right)
             last = e
-        return torch.stack(sums).cpu().numpy()
+        stacked: Floats = torch.stack(sums).cpu().numpy()
+        return stacked
+
+
+def is_available(device: str) -> bool:
+    """Whether this machine has the torch device."""
+    if not device.startswith("cuda"):
+        return True
+    cuda = optional("torch", "torch").cuda
+    return bool(cuda.is_available()) and int(device.partition(":")[2] or 0) < cuda.device_count()
 
 
 @njit(nogil=True, cache=True)

@@ -1,4 +1,4 @@
-"""Measures of calibration in distribution, of confidence out of it, and of telling the two apart.
+"""Measures of calibration, of confidence out of distribution, and of out-of-distribution detection.
 
 Labels are columns of P (0 to n_classes - 1); scores are higher for rows that are more in
 distribution; a row of weight 2 counts as two rows, a row of weight 0 as none.

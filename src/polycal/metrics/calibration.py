@@ -1,14 +1,15 @@
-"""Calibration error by bins: of the highest probability, or of each class."""
+"""Binned calibration error, of the highest probability or of each class."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._utils.arrays import Floats, Ints
+from .._utils.significance import WEIGHT_ROUNDING
 from .._utils.validation import check_weights, count, one_of
-from ..core.reading import ROUNDING
 from .input import check_labels, check_probabilities
 
 STRATEGIES = ("width", "mass")
@@ -39,11 +40,12 @@ def expected_calibration_error(
     n_bins : int, default=20
         R, the number of bins.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row; equal weights by default.
     strategy : {"width", "mass"}, default="width"
         "width": bin r of 1 to R holds ((r-1)/R, r/R]; the first also 0.0, the last ends with 1.0.
         "mass": bins of nearly equal weight. With F(c) the share of rows up to c and F(c-) the
         share below it, c falls into bin 1 + floor(R (F(c-) + F(c)) / 2), so that rows of equal
-        confidence are never apart.
+        confidence share a bin.
 
     Returns
     -------
@@ -56,11 +58,11 @@ def expected_calibration_error(
     classes unless two share the highest probability; a row of weight 2 counts as two.
 
     Edge cases: an empty bin adds nothing; one bin gives ``|mean confidence - accuracy|``; a
-    confidence on an edge belongs to the bin that it closes, where r/R is the nearest float; if all
-    confidences are equal, "mass" has one bin that is not empty.
+    confidence on an edge belongs to the bin below that edge, where r/R is the nearest float; if all
+    confidences are equal, "mass" has only one bin with rows.
 
     The value of a finite sample is above 0 even for a perfect model:
-    ``calibration_error_interval`` says by how much.
+    ``calibration_error_interval`` estimates by how much.
 
     Examples
     --------
@@ -94,8 +96,9 @@ def classwise_calibration_error(
     n_bins : int, default=20
         R, the number of bins of each class.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row; equal weights by default.
     strategy : {"width", "mass"}, default="width"
-        As in ``expected_calibration_error``, for each column by itself.
+        As in ``expected_calibration_error``, for each column separately.
 
     Returns
     -------
@@ -120,17 +123,18 @@ def classwise_calibration_error(
 
 @dataclass(frozen=True)
 class Gaps:
-    """What each row adds to the gap of its cell; a cell is a bin, or a bin of one class.
+    """Contribution of each row to the gap of its cell; a cell is a bin, or a bin of one class.
 
     The error is the sum over cells of the absolute sum of ``gap``.
     """
 
-    gap: NDArray  # (n_samples, 1 or n_classes), share of the weight times probability - outcome
-    cell: NDArray  # the same shape, 0 to n_cells - 1
+    gap: Floats  # (n_samples, 1 or n_classes), share of the weight times probability - outcome
+    cell: Ints  # the same shape, 0 to n_cells - 1
     n_cells: int
-    share: NDArray  # (n_samples,) of the weight, sums to 1
+    share: Floats  # (n_samples,) of the weight, sums to 1
 
     def error(self) -> float:
+        """Sum over cells of the absolute gap."""
         total = np.bincount(self.cell.ravel(), self.gap.ravel(), minlength=self.n_cells)
         return float(np.abs(total).sum())
 
@@ -166,18 +170,20 @@ def gaps_by_cell(
     return Gaps(gap, cell, n_bins * n_columns, share)
 
 
-def equal_width(value: NDArray, n_bins: int) -> NDArray:
+def equal_width(value: Floats, n_bins: int) -> Ints:
     """Bin of each value in [0, 1], of any shape: 0 for [0, 1/R], then r for (r/R, (r+1)/R]."""
     # The inner edges r / R as floats, so that a value on an edge falls into its bin.
     return np.searchsorted(np.arange(1, n_bins) / n_bins, value, side="left")
 
 
-def equal_mass(value: NDArray, share: NDArray, n_bins: int) -> NDArray:
-    """Bin of each value, shape (n_samples,), by the middle of the weight that its ties span."""
+def equal_mass(value: Floats, share: Floats, n_bins: int) -> Ints:
+    """Bin of each value, shape (n_samples,), by the mid-rank, in weight, of its ties."""
     order = np.argsort(value)
     ordered = value[order]
     below = np.concatenate([[0.0], np.cumsum(share[order])])
     first = below[np.searchsorted(ordered, value, side="left")]
     last = below[np.searchsorted(ordered, value, side="right")]
-    bins = np.floor(n_bins * (first + last) / 2 + ROUNDING).astype(np.intp)
-    return np.minimum(bins, n_bins - 1)  # rows of weight 0 above all others
+    bins = np.floor(n_bins * (first + last) / 2 + WEIGHT_ROUNDING).astype(np.intp)
+    # Rows of weight 0 above all others would lie beyond the last bin.
+    clipped: Ints = np.minimum(bins, n_bins - 1)
+    return clipped

@@ -1,4 +1,4 @@
-"""Telling in-distribution rows from others by a score that is higher for the former."""
+"""Out-of-distribution detection by a score that is higher for in-distribution rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._utils.significance import WEIGHT_ROUNDING
 from .._utils.validation import check_weights
-from ..core.reading import ROUNDING
 from .input import check_scores
 
 
@@ -19,7 +19,7 @@ def auroc(
     id_weight: ArrayLike | None = None,
     ood_weight: ArrayLike | None = None,
 ) -> float:
-    """Chance that an in-distribution row scores above an out-of-distribution one.
+    """Probability that an in-distribution row scores above an out-of-distribution row.
 
     AUROC = mean over all pairs (i, o) of [s_i > s_o] + 1/2 [s_i = s_o].
 
@@ -30,19 +30,20 @@ def auroc(
     ood_scores : array-like of shape (n_ood,)
         Scores of out-of-distribution rows.
     id_weight, ood_weight : array-like of shape (n_id,) and (n_ood,), default=None
-        A pair has the product of its weights.
+        Weights of the rows, equal by default. A pair has the product of its weights.
 
     Returns
     -------
     float
-        1 when all ID rows score above all OOD rows, 1/2 by chance.
+        From 0 to 1: 1 when all ID rows score above all OOD rows, 1/2 for a random score.
 
     Notes
     -----
     Guarantees: ties count one half; auroc(a, b) = 1 - auroc(b, a); only the order of scores
-    matters; a row of weight 2 counts as two. Time is that of sorting.
+    matters; a row of weight 2 counts as two. It takes the time of a sort.
 
-    Edge cases: infinite scores are scores, equal to each other; NaN and empty scores are errors.
+    Edge cases: infinite scores are allowed, and equal to each other; NaN and empty scores are
+    errors.
 
     Examples
     --------
@@ -68,7 +69,7 @@ def fpr_at_tpr(
     id_weight: ArrayLike | None = None,
     ood_weight: ArrayLike | None = None,
 ) -> float:
-    """Share of out-of-distribution rows that pass when at least tpr of the others do.
+    """Share of out-of-distribution rows accepted at the threshold that keeps ``tpr`` of the others.
 
     The threshold t is the highest score for which the share of ID rows with score >= t is at
     least ``tpr``; the result is the share of OOD rows with score >= t.
@@ -82,19 +83,21 @@ def fpr_at_tpr(
     tpr : float, default=0.95
         Share of the ID rows to keep, above 0, at most 1.
     id_weight, ood_weight : array-like of shape (n_id,) and (n_ood,), default=None
+        Weights of the rows, equal by default.
 
     Returns
     -------
     float
-        0 (no OOD row passes) to 1.
+        From 0 (no OOD row is accepted) to 1.
 
     Notes
     -----
     Guarantees: at least ``tpr`` of the ID weight is kept, ties included; never falls when ``tpr``
     rises; only the order of scores matters; a row of weight 2 counts as two.
 
-    Edge cases: an OOD row on the threshold passes; the curve is not interpolated; ``tpr=1`` keeps
-    every ID row of positive weight; infinite scores are scores; NaN and empty scores are errors.
+    Edge cases: an OOD row on the threshold is accepted; the curve is not interpolated; ``tpr=1``
+    keeps every ID row of positive weight; infinite scores are allowed; NaN and empty scores are
+    errors.
 
     Examples
     --------
@@ -111,7 +114,7 @@ def fpr_at_tpr(
     outside_weight = check_weights(ood_weight, len(outside), "ood_weight")
     order = np.argsort(-inside)
     kept = np.cumsum(inside_weight[order])
-    enough = kept >= float(tpr) * kept[-1] * (1 - ROUNDING)
+    enough = kept >= float(tpr) * kept[-1] * (1 - WEIGHT_ROUNDING)
     # A row of weight 0 keeps nobody, so it is no threshold either.
     enough &= inside_weight[order] > 0
     threshold = inside[order[np.argmax(enough)]]

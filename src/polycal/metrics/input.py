@@ -1,19 +1,19 @@
-"""What the measures accept. A good array costs two passes; the words are found for a bad one."""
+"""Checks of the input of all measures. Valid arrays take two passes; errors are located after."""
 
 from __future__ import annotations
 
 from numbers import Real
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._utils.arrays import Floats, Ints
 from .._utils.validation import as_floats
 
 # How far a row of probabilities may be from sum 1: single precision, or four printed digits.
 SUM_TOLERANCE = 1e-3
 
 
-def check_probabilities(P: object, name: str = "P") -> NDArray:
+def check_probabilities(P: object, name: str = "P") -> Floats:
     """Rows of probabilities, shape (n_samples, n_classes)."""
     values = as_floats(P, name, "a row of probabilities for each sample")
     if values.ndim != 2:
@@ -30,7 +30,7 @@ def check_probabilities(P: object, name: str = "P") -> NDArray:
     return values
 
 
-def check_priors(priors: object, n_classes: int) -> NDArray:
+def check_priors(priors: object, n_classes: int) -> Floats:
     """The probability of each class, shape (n_classes,); 0 is allowed."""
     values = as_floats(priors, "priors", "one probability for each class")
     if values.shape != (n_classes,):
@@ -42,8 +42,8 @@ def check_priors(priors: object, n_classes: int) -> NDArray:
     return values
 
 
-def _refuse_bad_rows(values: NDArray, name: str) -> None:
-    with np.errstate(invalid="ignore"):  # infinity - infinity is told below
+def _refuse_bad_rows(values: Floats, name: str) -> None:
+    with np.errstate(invalid="ignore"):  # infinity - infinity is reported below
         total = values @ np.ones(values.shape[1])  # faster than sum over a short axis
     # NaN and infinity fail these comparisons too.
     good = (np.abs(total - 1) <= SUM_TOLERANCE).all() and values.min() >= 0
@@ -68,7 +68,7 @@ def _refuse_bad_rows(values: NDArray, name: str) -> None:
     )
 
 
-def check_labels(y: object, P: NDArray) -> NDArray:
+def check_labels(y: object, P: Floats) -> Ints:
     """The column of P that is each row's true class, shape (n_samples,)."""
     n_rows, n_classes = P.shape
     expected = f"y must hold a column of P (0 to {n_classes - 1}) for each of its {n_rows} rows"
@@ -77,7 +77,7 @@ def check_labels(y: object, P: NDArray) -> NDArray:
     if labels.shape != (n_rows,):
         raise ValueError(f"{expected}; got shape {labels.shape}. {remedy}")
     if labels.dtype.kind not in "iub":
-        # Whole numbers may come as floats or objects; "1" is a name, not column 1.
+        # Integers may be stored as floats or objects; the string "1" is a name, not column 1.
         if labels.dtype.kind != "f" and not all(isinstance(label, Real) for label in labels):
             raise ValueError(f"{expected}; got {labels[0]!r} first. {remedy}")
         values = labels.astype(float)
@@ -91,8 +91,8 @@ def check_labels(y: object, P: NDArray) -> NDArray:
     return labels
 
 
-def check_scores(scores: object, name: str) -> NDArray:
-    """One score for each row, shape (n_samples,); infinity is a score, NaN is none."""
+def check_scores(scores: object, name: str) -> Floats:
+    """One score for each row, shape (n_samples,); infinity is allowed, NaN is not."""
     values = as_floats(scores, name, "one score for each row")
     if values.ndim != 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""How much of a calibration error is chance: a debiased value and a bootstrap interval."""
+"""Uncertainty of a calibration error: a debiased value and a bootstrap interval."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.utils import check_random_state
 
+from .._utils.arrays import Floats
 from .._utils.validation import count, share
 from .calibration import Gaps, gaps_by_cell
 
@@ -18,7 +19,17 @@ BLOCK = 2**18
 
 
 class CalibrationErrorInterval(NamedTuple):
-    """A calibration error with its uncertainty; low <= debiased <= value <= high."""
+    """A calibration error with its uncertainty; low <= debiased <= value <= high.
+
+    Parameters
+    ----------
+    value : float
+        The plain calibration error.
+    debiased : float
+        Estimate of the error of the population, without the gaps that are due to chance.
+    low, high : float
+        Ends of the confidence interval.
+    """
 
     value: float
     debiased: float
@@ -38,22 +49,31 @@ def calibration_error_interval(
     n_rounds: int = 200,
     random_state: int | np.random.RandomState | None = None,
 ) -> CalibrationErrorInterval:
-    """Calibration error with a value free of chance gaps, and a bootstrap confidence interval.
+    """Calibration error with a debiased estimate and a bootstrap confidence interval.
 
     A calibration error takes absolute values of noisy gaps, so its expectation is above the error
     of the population with the same bins, most of all when that is 0.
 
     Parameters
     ----------
-    y, P, n_bins, sample_weight, strategy
+    y : array-like of shape (n_samples,)
+        Column of P that is the true class, 0 to n_classes - 1.
+    P : array-like of shape (n_samples, n_classes)
+        Predicted probabilities; the first of equal ones is the prediction.
+    n_bins : int, default=20
+        R, the number of bins.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row; equal weights by default.
+    strategy : {"width", "mass"}, default="width"
         As in ``expected_calibration_error``.
     classwise : bool, default=False
-        Of ``classwise_calibration_error`` instead.
+        Whether to use ``classwise_calibration_error`` instead.
     level : float, default=0.95
-        Chance that the interval holds the error of the population.
+        Probability that the interval holds the error of the population.
     n_rounds : int, default=200
         Bootstrap rounds, and random halvings for the debiased value.
-    random_state : int, RandomState or None, default=None
+    random_state : int, RandomState instance or None, default=None
+        Pass an int for the same result at each call.
 
     Returns
     -------
@@ -65,29 +85,29 @@ def calibration_error_interval(
     *value* V is the plain error, ``sum_r |G_r|``, where G_r sums the gaps (probability minus
     outcome) of bin r, each with its share of the weight.
 
-    *debiased* D is cross-fitted: halve the rows at random; in each bin one half says which sign
-    the gap has, the other how large it is; both ways, and the mean over ``n_rounds`` halvings. If
+    *debiased* D is cross-fitted: halve the rows at random; in each bin one half gives the sign
+    of the gap, the other its size; then the reverse, and the mean over ``n_rounds`` halvings. If
     A_r and B_r are the sums of the two halves, D = mean of sum_r (sgn(A_r) B_r + sgn(B_r) A_r),
-    and 0 if that is below 0. Rows that measure a gap have no say in its sign, so chance does not
-    add up: if the outcomes are drawn from P, the expectation before that floor is exactly 0 for
-    any sample size. In general it is at most the error of the population, and equal to it where
-    the gaps are clear. To subtract the expected error of labels drawn from P would also give 0
-    there, but takes the same away from a model whose gaps are clear and have no bias.
+    and 0 if that is below 0. Rows that measure the size of a gap do not determine its sign, so
+    chance does not add up: if the outcomes are drawn from P, the expectation before that floor is
+    exactly 0 for any sample size. In general it is at most the error of the population, and equal
+    to it where the gaps are clear. Subtracting the expected error of labels drawn from P would
+    also give 0 there, but would take the same from a model whose gaps are clear and have no bias.
 
     *low*, *high* are D - (q_high - m) and V + (m - q_low), cut to [0, 1], where m is the mean and
     q the quantiles (1 +- level) / 2 of V in bootstrap samples of the rows, with the bins of the
     full sample. The error of the population lies between the expectations of D (before its floor)
-    and V, so the interval errs on the wide side: at level 0.95 it held that error in 93 to 100 %
-    of simulated samples of 300 to 10,000 rows, calibrated ones included. The quantiles of the
-    bootstrap values themselves hardly ever hold a small error: resampling adds a second helping
-    of bias to that of V.
+    and V, so the interval tends to be too wide, not too narrow: at level 0.95 it held that
+    error in 93 to 100 % of simulated samples of 300 to 10,000 rows, calibrated ones included. The
+    quantiles of the bootstrap values themselves rarely hold a small error: resampling adds a
+    second bias to that of V.
 
     Guarantees: low <= debiased <= value <= high; value equals the plain function; the same
     ``random_state`` gives the same result; rows of weight 0 and the scale of the weights do not
     matter.
 
-    Edge cases: a bin with one row has no second half and adds 0 to D; weights are those of
-    single rows that are drawn as a whole, so that a row of weight 2 is less certain than two rows;
+    Edge cases: a bin with one row has no second half and adds 0 to D; a row is
+    drawn with all its weight, so that a row of weight 2 is less certain than two rows;
     few rows (below about 50) give a rough interval, and one row none at all: low 0, high = value.
 
     Examples
@@ -122,7 +142,7 @@ def calibration_error_interval(
 
 
 def cell_sums(gaps: Gaps) -> csr_array:
-    """Shape (n_cells, n_samples): times a column of row counts, the gap of each cell."""
+    """Matrix of shape (n_cells, n_samples); its product with row counts is the gap of each cell."""
     n_rows, n_columns = gaps.gap.shape
     start = n_columns * np.arange(n_rows + 1)
     by_row = csr_array((gaps.gap.ravel(), gaps.cell.ravel(), start), shape=(n_rows, gaps.n_cells))
@@ -136,18 +156,18 @@ def cross_fitted_error(by_cell: csr_array, n_rounds: int, rng: np.random.Generat
     |S| > |G|, and 0 where they are equal (a half is empty).
     """
     n_rows = by_cell.shape[1]
-    whole = np.abs(by_cell @ np.ones((n_rows, 1)))
+    unsplit = np.abs(by_cell @ np.ones((n_rows, 1)))
     total = 0.0
     for size in _blocks(n_rows, n_rounds):
         sign = 2.0 * rng.integers(0, 2, size=(n_rows, size), dtype=np.int8) - 1.0
         split = np.abs(by_cell @ sign)
-        total += np.where(split < whole, whole, np.where(split > whole, -split, 0.0)).sum()
+        total += np.where(split < unsplit, unsplit, np.where(split > unsplit, -split, 0.0)).sum()
     return float(total / n_rounds)
 
 
 def bootstrap_errors(
-    by_cell: csr_array, row_share: NDArray, n_rounds: int, rng: np.random.Generator
-) -> NDArray:
+    by_cell: csr_array, row_share: Floats, n_rounds: int, rng: np.random.Generator
+) -> Floats:
     """The error in samples of n rows drawn with replacement, shape (n_rounds,)."""
     n_rows = by_cell.shape[1]
     errors = []

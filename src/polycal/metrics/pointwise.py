@@ -1,4 +1,4 @@
-"""Means over rows: confidence, its distance from the prior, and the distance of two posteriors."""
+"""Means over rows: confidence, its distance from the prior, distance between two posteriors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def mean_max_confidence(P: ArrayLike, *, sample_weight: ArrayLike | None = None)
     P : array-like of shape (n_samples, n_classes)
         Predicted probabilities.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row; equal weights by default.
 
     Returns
     -------
@@ -41,9 +42,9 @@ def mean_max_confidence(P: ArrayLike, *, sample_weight: ArrayLike | None = None)
 def mean_max_confidence_on_errors(
     y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Mean of the highest probability over the rows whose class it misses (MMC* of the paper).
+    """Mean of the highest probability over misclassified rows (MMC* of the paper).
 
-    Lower is better: a model that is wrong should at least doubt.
+    Lower is better: a model should be unsure where it is wrong.
 
     Parameters
     ----------
@@ -52,6 +53,7 @@ def mean_max_confidence_on_errors(
     P : array-like of shape (n_samples, n_classes)
         Predicted probabilities; the prediction is the highest, the first of equal ones.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row; equal weights by default.
 
     Returns
     -------
@@ -60,9 +62,9 @@ def mean_max_confidence_on_errors(
 
     Notes
     -----
-    Guarantees: rows that are right do not matter; a row of weight 2 counts as two.
+    Guarantees: correctly classified rows do not matter; a row of weight 2 counts as two.
 
-    Edge cases: NaN where no row of positive weight is wrong, because there is nothing to average.
+    Edge cases: NaN where no row of positive weight is wrong, because no rows are left to average.
 
     Examples
     --------
@@ -89,14 +91,15 @@ def ood_calibration_error(
     P : array-like of shape (n_samples, n_classes)
         Probabilities predicted for out-of-distribution rows.
     priors : array-like of shape (n_classes,)
-        True class probabilities of the population, in the order of the columns of P; not the
-        ones that a resampled training set shows.
+        True class probabilities of the population, in the order of the columns of P; not
+        those of a resampled training set.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row; equal weights by default.
 
     Returns
     -------
     float
-        0 (every row as sure as the prior) to 1 - 1 / n_classes.
+        From 0 (every row is as confident as the prior) to 1 - 1 / n_classes.
 
     Notes
     -----
@@ -127,11 +130,12 @@ def hellinger_distance(
     P, Q : array-like of shape (n_samples, n_classes)
         For instance estimated and true posteriors at the same points.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weight of each row; equal weights by default.
 
     Returns
     -------
     float
-        0 (equal in every row) to 1 (no class in common in any row).
+        From 0 (equal in every row) to 1 (no class in common in any row).
 
     Notes
     -----
@@ -139,7 +143,7 @@ def hellinger_distance(
     the same in both; a row of weight 2 counts as two.
 
     Edge cases: probabilities of 0 are exact; P and Q of different shapes are an error, a single
-    row is not repeated.
+    row is not broadcast.
 
     Examples
     --------

@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from .._utils.arrays import Array, Floats
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Adapter, check_float32, out_of_bag_reading
+from .base import Adapter, out_of_bag_reading
+from .forest import check_float32
 
 
 class BaggingAdapter(Adapter):
     family = "BaggingClassifier of trees"
+    handles = (("sklearn", "BaggingClassifier"),)
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        if not isinstance(estimator, BaggingClassifier):
-            return ""
-        base = estimator.estimator
+    def problem(self) -> str | None:
+        base = self.estimator.estimator
         if base is None or isinstance(base, DecisionTreeClassifier):
             return None
         return (
@@ -29,15 +27,15 @@ class BaggingAdapter(Adapter):
             "use estimator=DecisionTreeClassifier() inside it"
         )
 
-    @classmethod
-    def has_out_of_bag(cls, estimator: Any) -> bool:
-        return estimator.bootstrap
+    @property
+    def has_out_of_bag(self) -> bool:
+        return bool(self.estimator.bootstrap)
 
-    def out_of_bag(self, reading: Reading) -> tuple[Reading, NDArray]:
+    def out_of_bag(self, reading: Reading) -> tuple[Reading, Floats]:
         n_classes = reading.proba.shape[1]
         trees = self.estimator.estimators_
 
-        def votes(tree: int, leaves: NDArray) -> NDArray:
+        def votes(tree: int, leaves: Array) -> Array:
             # A tree knows only the classes of its own rows.
             proba = np.zeros((len(leaves), n_classes))
             proba[:, trees[tree].classes_.astype(int)] = trees[tree].tree_.value[leaves, 0, :]

@@ -1,158 +1,302 @@
-"""What the rest of polycal asks of a parent."""
+"""What the rest of polycal asks of a parent: one adapter for each family of classifiers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from .._utils.arrays import Array, Floats, Ints
 from ..core.reading import ActivationModes, Reading
 from ..core.table import n_columns
 
-# A leaf id above every other; a query that holds it agrees with nothing there.
+# A leaf id above every other: a row that holds it agrees with no stored row in that tree.
 NO_LEAF = np.iinfo(np.int32).max
+
+# (top-level package, class name) -> the adapter that handles that class and its subclasses.
+_ADAPTERS: dict[tuple[str, str], type[Adapter]] = {}
 
 
 class Adapter(ABC):
-    """A fitted classifier of one family.
+    """An estimator of one family, fitted or not, and how polycal uses it.
 
-    A new family is one file with one subclass, listed in ``parents/__init__.py``. Nothing here
-    imports an optional library before an estimator of that library is there.
+    A new family is one file with one subclass; the subclass registers itself by its ``handles``
+    when ``parents/__init__.py`` imports the file. No optional library is imported before an
+    estimator of that library is there.
+
+    Parameters
+    ----------
+    estimator : object
+        It is stored as it is: not copied, not checked, not read.
+    is_fitted : bool, default=False
+        The estimator is fitted, and polycal does not fit it again. Always True for a family
+        that is ``pretrained``.
     """
 
-    #: How the family is named in messages.
-    family: str
+    #: Name of the family in messages.
+    family: ClassVar[str]
+    #: (top-level package, class name) of the estimators, and of those refused with a reason.
+    handles: ClassVar[tuple[tuple[str, str], ...]] = ()
     #: The estimator is always fitted: polycal never trains it.
-    pretrained: bool = False
-    #: Labels reach the estimator as codes 0..K-1, in the order of the sorted classes.
-    needs_codes: bool = False
-    #: Rows go to the estimator as they came: it has its own idea of what a table is.
-    raw_input: bool = False
-    #: Categories that are no numbers may reach the estimator.
-    takes_categories: bool = False
-    #: ``read`` takes a sparse matrix, which may mean something else than a dense one.
-    reads_sparse: bool = False
+    pretrained: ClassVar[bool] = False
+    #: The estimator is fitted on codes 0..K-1, in the order of the sorted classes.
+    needs_codes: ClassVar[bool] = False
+    #: X goes to the estimator unchecked and unconverted: it may be something else than a table.
+    raw_input: ClassVar[bool] = False
+    #: The estimator accepts columns of categories that are not numbers.
+    takes_categories: ClassVar[bool] = False
+    #: ``read`` accepts a sparse matrix, which may mean something else than a dense one.
+    reads_sparse: ClassVar[bool] = False
 
-    def __init__(self, estimator: Any):
+    def __init__(self, estimator: Any, *, is_fitted: bool = False):
         self.estimator = estimator
+        self.is_fitted = is_fitted or self.pretrained
 
-    @staticmethod
-    @abstractmethod
-    def problem(estimator: Any) -> str | None:
-        """None if this family reads the estimator (fitted or not).
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Inherited handles stay with the class that declares them.
+        for handle in cls.__dict__.get("handles", ()):
+            _ADAPTERS[handle] = cls
 
-        Otherwise "" when it is another family, or a sentence that says what to do when
-        it is this family with an unsupported setting.
+    @classmethod
+    def find(cls, estimator: Any) -> Adapter:
+        """The adapter of an estimator as the user gives it, fitted or not.
+
+        An estimator inside a ``FrozenEstimator`` is used as it is and must be fitted. A
+        pretrained one is copied, so that polycal does not follow later changes of the user's
+        object.
+
+        Raises
+        ------
+        TypeError
+            If no family reads this estimator. The message says what to use instead.
         """
+        if isinstance(estimator, FrozenEstimator):
+            adapter = wrap(estimator.estimator, is_fitted=True)
+            adapter.check_fitted()
+            return adapter
+        adapter = wrap(estimator)
+        if adapter.pretrained:
+            adapter.estimator = adapter.copy()
+        return adapter
 
-    @classmethod
-    def wants_codes(cls, estimator: Any) -> bool:
-        return cls.needs_codes
+    def problem(self) -> str | None:
+        """None if rows can be read with this estimator; else a sentence that says what to do."""
+        return None
 
-    @classmethod
-    def labels(cls, estimator: Any, codes: NDArray, classes: NDArray) -> NDArray:
-        """What goes into ``fit`` as y."""
-        return codes if cls.wants_codes(estimator) else classes[codes]
+    # ------------------------------------------------------------ before and during the fit
 
-    @classmethod
-    def allows_missing(cls, estimator: Any) -> bool:
-        """Whether NaN may reach the estimator."""
-        return get_tags(estimator).input_tags.allow_nan
+    @property
+    def wants_codes(self) -> bool:
+        """Whether this estimator is fitted on class codes in place of the labels."""
+        return self.needs_codes
 
-    @classmethod
-    def check_table(cls, X: Any) -> None:
-        """Refuse a table on which the library itself would crash."""
+    def labels(self, codes: Ints, classes: Array) -> Array:
+        """The y that ``fit`` of the estimator takes."""
+        return codes if self.wants_codes else classes[codes]
+
+    @cached_property
+    def allows_missing(self) -> bool:
+        """Whether the estimator accepts NaN."""
+        return bool(get_tags(self.estimator).input_tags.allow_nan)
+
+    def check_table(self, X: Any) -> None:
+        """Raise for a table that would crash the library."""
         return
 
-    @classmethod
-    def copy(cls, estimator: Any) -> Any:
-        """An unfitted copy."""
-        return clone(estimator)
-
-    @classmethod
-    def check_fitted(cls, estimator: Any) -> None:
-        """Raise if the estimator was not fitted."""
-        if not cls.pretrained:
-            check_is_fitted(estimator)
-
-    @classmethod
-    def in_order(cls, X: Any) -> bool:
+    def in_order(self, X: Any) -> bool:
         """Whether the rows of X come in the same order each time."""
         return True
 
-    @classmethod
-    def same_names(cls, known: NDArray, names: NDArray) -> bool:
-        """Whether the columns that a fitted estimator knows are these, in this order."""
-        return np.array_equal(known, names)
-
-    @classmethod
-    def known_classes(cls, estimator: Any) -> NDArray | None:
-        """Classes of a fitted estimator, in the order of the columns of ``read``."""
-        return getattr(estimator, "classes_", None)
-
-    @classmethod
-    def known_features(cls, estimator: Any) -> int | None:
-        """Number of features of a fitted estimator."""
-        return getattr(estimator, "n_features_in_", None)
-
-    @classmethod
-    def has_out_of_bag(cls, estimator: Any) -> bool:
-        """Whether each of its trees leaves out some rows, and which ones is known."""
+    @property
+    def has_out_of_bag(self) -> bool:
+        """Whether each tree leaves out some training rows, and it is known which ones."""
         return False
 
-    def feature_names(self, seen: Any, given: NDArray | None) -> list[str]:
-        """Names of the columns of ``Reading.features``; ``given`` are those of the user's rows."""
-        width = n_columns(seen)
-        if hasattr(seen, "columns"):
-            return [str(name) for name in seen.columns]
-        if given is not None and len(given) == width:
+    def copy(self) -> Any:
+        """An unfitted copy of the estimator; of a pretrained one, a copy that is trained too."""
+        return clone(self.estimator)
+
+    def fit(
+        self,
+        X: Any,
+        codes: Ints,
+        classes: Array,
+        sample_weight: Floats | None = None,
+    ) -> Adapter:
+        """The adapter of a new copy of the estimator, fitted on these rows.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features), or what the estimator takes
+        codes : ndarray of shape (n_samples,)
+            Position of each row's class in ``classes``.
+        classes : ndarray of shape (n_classes,), sorted
+        sample_weight : ndarray of shape (n_samples,), optional
+        """
+        estimator = self.copy()
+        weights = {} if sample_weight is None else self.weight_argument(sample_weight)
+        estimator.fit(X, self.labels(codes, classes), **weights)
+        return type(self)(estimator, is_fitted=True)
+
+    def weight_argument(self, sample_weight: Floats) -> dict[str, Floats]:
+        """The keyword argument of ``fit`` that carries the weights."""
+        if not has_fit_parameter(self.estimator, "sample_weight"):
+            raise ValueError(
+                f"sample_weight was given, but {type(self.estimator).__name__}.fit does not take "
+                "it. Leave it out, or fit the parent yourself and freeze it."
+            )
+        return {"sample_weight": sample_weight}
+
+    # ------------------------------------------------------------ of a fitted estimator
+
+    def check_fitted(self) -> None:
+        """Raise if the estimator is not fitted."""
+        if not self.pretrained:
+            check_is_fitted(self.estimator)
+
+    @property
+    def known_classes(self) -> Array | None:
+        """Classes of a fitted estimator, in the order of the columns of ``Reading.proba``."""
+        return getattr(self.estimator, "classes_", None)
+
+    @property
+    def known_features(self) -> int | None:
+        """Number of features of a fitted estimator."""
+        return getattr(self.estimator, "n_features_in_", None)
+
+    def same_names(self, known: Array, names: Array) -> bool:
+        """Whether the feature names of a fitted estimator are these, in this order."""
+        return np.array_equal(known, names)
+
+    def check_features(self, n_features: int | None, names: Array | None) -> None:
+        """Raise if a fitted estimator was fitted on other features than those of X."""
+        known = getattr(self.estimator, "feature_names_in_", None)
+        if known is not None and names is not None and not self.same_names(known, names):
+            raise ValueError(
+                f"X has the feature names {list(names)}; the frozen estimator was fitted on "
+                f"{list(known)}. Give the same columns in the same order."
+            )
+        expected = self.known_features
+        if expected is not None and n_features is not None and expected != n_features:
+            raise ValueError(
+                f"X has {n_features} features; the frozen estimator was fitted on {expected}. "
+                "Give the features it was fitted on."
+            )
+
+    def check_classes(self, classes: Array, proba: Array) -> None:
+        """Raise if a fitted estimator has other classes than those of y, or than their codes."""
+        if proba.shape[1] != len(classes):
+            raise ValueError(
+                f"the parent gives {proba.shape[1]} probabilities to each row; y holds the "
+                f"{len(classes)} classes {classes.tolist()[:20]}. Give rows of exactly its classes."
+            )
+        known = self.known_classes
+        if known is None:
+            return
+        coded = self.wants_codes and np.array_equal(known, np.arange(len(classes)))
+        if not coded and not np.array_equal(known, classes):
+            raise ValueError(
+                f"the frozen estimator knows the classes {list(known)}, y holds "
+                f"{classes.tolist()}. Give rows of exactly its classes."
+            )
+
+    def feature_names(self, features: Any, given: Array | None) -> list[str]:
+        """Names of the columns of ``Reading.features``.
+
+        Parameters
+        ----------
+        features : table
+            ``Reading.features``.
+        given : ndarray of str, optional
+            Names of the columns of the user's X.
+        """
+        n_features = n_columns(features)
+        if hasattr(features, "columns"):
+            return [str(name) for name in features.columns]
+        if given is not None and len(given) == n_features:
             return [str(name) for name in given]
-        return [f"x{j}" for j in range(width)]
+        return [f"x{j}" for j in range(n_features)]
 
     @property
     def gpu(self) -> str | None:
-        """The CUDA device that the estimator runs on, where kernels may run too."""
+        """The CUDA device that the estimator runs on, and kernels may run on; None without."""
         return None
 
     @abstractmethod
     def read(self, X: Any, verbose: int = 0) -> Reading:
-        """Activation modes, probabilities, and the rows as the classifier sees them."""
+        """Activation modes and probabilities of the rows, and the classifier's own input."""
 
-    def out_of_bag(self, reading: Reading) -> tuple[Reading, NDArray]:
-        """The training rows, each read by the trees that did not see it, and their share.
+    def out_of_bag(self, reading: Reading) -> tuple[Reading, Floats]:
+        """The training rows, each read by the trees that were not fitted on it.
 
-        In the other trees a row has the symbol ``NO_LEAF``, which equals no stored one.
+        Parameters
+        ----------
+        reading : Reading
+            The training rows, read by all trees.
+
+        Returns
+        -------
+        reading : Reading
+            A row has the leaf ``NO_LEAF`` in the trees that were fitted on it.
+        share : ndarray of shape (n_samples,)
+            The share of the trees that were not fitted on the row.
         """
         raise NotImplementedError
 
 
-def is_a(estimator: Any, package: str, *names: str) -> bool:
-    """Whether the class or a base of it is called so in the package, without importing it."""
-    return any(
-        base.__name__ in names and base.__module__.split(".")[0] == package
-        for base in type(estimator).__mro__
-    )
-
-
-def check_float32(values: NDArray) -> None:
-    """scikit-learn's trees compare in float32: larger numbers get a clear error."""
-    largest = np.fmax.reduce(np.abs(values), axis=None, initial=0.0)
-    if largest > np.finfo(np.float32).max:
-        raise ValueError(
-            f"X holds values up to {largest:.3g}, beyond the range of float32 (3.4e38) that "
-            "scikit-learn's trees can compare. Rescale or clip that feature."
+def wrap(estimator: Any, *, is_fitted: bool = False) -> Adapter:
+    """The adapter of this very object: ``Adapter.find`` without unfreezing and copying."""
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"estimator must be an instance; got the class. Use {estimator.__name__}()."
         )
+    family = _registered(estimator)
+    name = type(estimator).__name__
+    reason: str | None = f"{name} is not a known family"
+    if family is not None:
+        adapter = family(estimator, is_fitted=is_fitted)
+        reason = adapter.problem()
+        if reason is None:
+            return adapter
+    supported = "; ".join(known.family for known in dict.fromkeys(_ADAPTERS.values()))
+    raise TypeError(f"estimator={name} is not supported: {reason}. Supported: {supported}.")
 
 
-def out_of_bag_reading(reading: Reading, estimator: Any, votes: Any) -> tuple[Reading, NDArray]:
-    """``Adapter.out_of_bag`` of an ensemble; votes(t, leaves) are a tree's probabilities."""
+def _registered(estimator: Any) -> type[Adapter] | None:
+    """The adapter that is registered for the class of the estimator, or for its nearest base."""
+    handles = ((_package(base), base.__name__) for base in type(estimator).__mro__)
+    return next((_ADAPTERS[handle] for handle in handles if handle in _ADAPTERS), None)
+
+
+def is_a(value: Any, package: str, *names: str) -> bool:
+    """Whether the class of a value, or a base of it, has one of these names in the package.
+
+    As ``isinstance``, without importing the package.
+    """
+    return any(base.__name__ in names and _package(base) == package for base in type(value).__mro__)
+
+
+def _package(cls: type) -> str:
+    return cls.__module__.split(".")[0]
+
+
+def out_of_bag_reading(
+    reading: Reading, estimator: Any, votes: Callable[[int, Array], Array]
+) -> tuple[Reading, Floats]:
+    """``Adapter.out_of_bag`` of an ensemble.
+
+    ``votes(t, leaves)`` gives the class probabilities in these leaves of tree t.
+    """
     leaves = reading.modes.codes
-    out = np.ones(leaves.shape, dtype=bool)
+    out = np.ones(leaves.shape, dtype=bool)  # (n_samples, n_trees)
     for tree, samples in enumerate(estimator.estimators_samples_):
         out[samples, tree] = False
     proba = np.zeros_like(reading.proba)

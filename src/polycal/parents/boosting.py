@@ -4,42 +4,41 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 
+from .._utils.arrays import Array
 from .._utils.sklearn_compat import hist_gradient_boosting_leaves
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Adapter, check_float32, is_a
+from .base import Adapter, is_a
+from .forest import check_float32
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 # Probabilities in float32 sum to 1 within this, whatever the number of classes.
-ROUNDING = 1e-4
+FLOAT32_SUM_TOLERANCE = 1e-4
 
 
 class BoostingAdapter(Adapter):
-    """What the libraries share: leaves and probabilities are the library's own."""
+    """What the libraries have in common: leaves and probabilities are the library's own."""
 
-    #: The objective that gives probabilities, for the error message.
-    objective: str
-    #: polars data types that end the whole process in this library.
-    deadly: tuple[str, ...] = ()
+    #: The objective that gives probabilities, for error messages.
+    objective: ClassVar[str]
+    #: polars data types on which this library ends the Python process.
+    crashing_dtypes: ClassVar[tuple[str, ...]] = ()
     takes_categories = True
     reads_sparse = True
 
-    @classmethod
-    def check_table(cls, X: Any) -> None:
+    def check_table(self, X: Any) -> None:
         if not is_a(X, "polars", "DataFrame"):
             return
         for name, dtype in X.schema.items():
-            if str(dtype).startswith(cls.deadly):
+            if str(dtype).startswith(self.crashing_dtypes):
                 raise TypeError(
                     f"X is a polars frame whose column {name!r} is {dtype}, on which "
-                    f"{cls.family} crashes. Cast it to pl.Categorical and give X.to_pandas(), "
+                    f"{self.family} crashes. Cast it to pl.Categorical and give X.to_pandas(), "
                     "to fit and to predict alike."
                 )
 
@@ -50,170 +49,167 @@ class BoostingAdapter(Adapter):
         return Reading(modes, check_proba(self.proba(X), self.family, self.objective), X)
 
     @abstractmethod
-    def leaves(self, X: Any) -> NDArray:
+    def leaves(self, X: Any) -> Array:
         """Leaf ids; the first axis is the rows, all others are trees."""
 
-    def proba(self, X: Any) -> NDArray:
-        return self.estimator.predict_proba(X)
+    def proba(self, X: Any) -> Array:
+        """Class probabilities of the rows; the columns are the sorted classes."""
+        proba: Array = self.estimator.predict_proba(X)
+        return proba
+
+    def custom_objective_problem(self) -> str | None:
+        """``problem`` of an objective that is a function of the user's own."""
+        if not callable(self.estimator.objective):
+            return None
+        return (
+            f"with a function as objective, predict_proba of {self.family} gives raw scores; use "
+            f"{self.objective}"
+        )
 
 
 class LightGBMAdapter(BoostingAdapter):
     """Any boosting_type. With linear_tree=True rows of one leaf differ in probability."""
 
     family = "LGBMClassifier"
+    handles = (("lightgbm", "LGBMClassifier"), ("lightgbm", "Booster"))
     objective = 'objective="binary" or "multiclass"'
-    deadly = ("Categorical", "Enum", "String")
+    crashing_dtypes = ("Categorical", "Enum", "String")
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        if is_a(estimator, "lightgbm", "Booster"):
+    def problem(self) -> str | None:
+        if is_a(self.estimator, "lightgbm", "Booster"):
             return (
                 "a lightgbm.Booster does not know its classes; train LGBMClassifier, and save it "
                 "with joblib"
             )
-        if not is_a(estimator, "lightgbm", "LGBMClassifier"):
-            return ""
-        return own_objective(estimator.objective, LightGBMAdapter)
+        return self.custom_objective_problem()
 
-    @classmethod
-    def same_names(cls, known: NDArray, names: NDArray) -> bool:
+    def same_names(self, known: Array, names: Array) -> bool:
         # LightGBM keeps "mean radius" as "mean_radius".
-        return [str(n).replace(" ", "_") for n in names] == list(known)
+        return [str(name).replace(" ", "_") for name in names] == list(known)
 
-    def leaves(self, X: Any) -> NDArray:
-        return self.estimator.predict(X, pred_leaf=True)
+    def leaves(self, X: Any) -> Array:
+        leaves: Array = self.estimator.predict(X, pred_leaf=True)
+        return leaves
 
 
 class XGBoostAdapter(BoostingAdapter):
     family = "XGBClassifier, XGBRFClassifier"
+    handles = (("xgboost", "XGBClassifier"), ("xgboost", "Booster"))
     objective = 'objective="binary:logistic" or "multi:softprob"'
     needs_codes = True
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        if is_a(estimator, "xgboost", "Booster"):
+    def problem(self) -> str | None:
+        if is_a(self.estimator, "xgboost", "Booster"):
             return (
                 "an xgboost.Booster is not a classifier; save it with save_model(path), then use "
                 "model = XGBClassifier() and model.load_model(path)"
             )
-        if not is_a(estimator, "xgboost", "XGBClassifier"):
-            return ""
-        if estimator.booster == "gblinear":
+        if self.estimator.booster == "gblinear":
             return 'booster="gblinear" has no leaves; use booster="gbtree"'
-        if estimator.objective == "binary:logitraw":
-            return f'objective="binary:logitraw" gives no probabilities; use {XGBoostAdapter.objective}'
-        return own_objective(estimator.objective, XGBoostAdapter)
+        if self.estimator.objective == "binary:logitraw":
+            return f'objective="binary:logitraw" gives no probabilities; use {self.objective}'
+        return self.custom_objective_problem()
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         reading = super().read(X, verbose)
-        return replace(reading, features=with_missing(X, self.estimator.missing))
+        return replace(reading, features=nan_for_missing(X, self.estimator.missing))
 
-    def leaves(self, X: Any) -> NDArray:
+    def leaves(self, X: Any) -> Array:
         missing = self.estimator.missing
-        # A marker beyond float32 must reach the library as it is.
-        marked = missing is not None and abs(missing) > FLOAT32_MAX
-        return self.estimator.apply(X if marked else within_float32(X))
+        # A marker of missing values that is beyond float32 must not be clipped.
+        large_marker = missing is not None and abs(missing) > FLOAT32_MAX
+        leaves: Array = self.estimator.apply(X if large_marker else clip_to_float32(X))
+        return leaves
 
 
 class CatBoostAdapter(BoostingAdapter):
     """One tree a round for all classes: its leaf holds a score for each."""
 
     family = "CatBoostClassifier"
+    handles = (("catboost", "CatBoostClassifier"), ("catboost", "CatBoost"))
     objective = 'loss_function="Logloss" or "MultiClass"'
-    deadly = ("Categorical",)
+    crashing_dtypes = ("Categorical",)
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        if is_a(estimator, "catboost", "CatBoostClassifier"):
+    def problem(self) -> str | None:
+        if is_a(self.estimator, "catboost", "CatBoostClassifier"):
             return None
-        if is_a(estimator, "catboost", "CatBoost"):
-            return (
-                f"a catboost {type(estimator).__name__} has no predict_proba; train "
-                "CatBoostClassifier, or use catboost.to_classifier(model) on a trained one"
-            )
-        return ""
+        return (
+            f"a catboost {type(self.estimator).__name__} has no predict_proba; train "
+            "CatBoostClassifier, or use catboost.to_classifier(model) on a trained one"
+        )
 
-    @classmethod
-    def copy(cls, estimator: Any) -> Any:
-        return estimator.copy()  # clone fails on a list of cat_features
+    def copy(self) -> Any:
+        # clone fails on a list of cat_features. The copy of a fitted model is fitted too, and its
+        # next fit begins anew.
+        return self.estimator.copy()
 
-    @classmethod
-    def known_classes(cls, estimator: Any) -> NDArray:
-        return np.sort(estimator.classes_)
+    @property
+    def known_classes(self) -> Array:
+        return np.sort(self.estimator.classes_)
 
-    @classmethod
-    def known_features(cls, estimator: Any) -> int:
-        return len(estimator.feature_names_)  # n_features_in_ is 0 in a loaded model
+    @property
+    def known_features(self) -> int:
+        return len(self.estimator.feature_names_)  # n_features_in_ is 0 in a loaded model
 
-    def leaves(self, X: Any) -> NDArray:
+    def leaves(self, X: Any) -> Array:
         with np.errstate(over="ignore"):  # it compares in float32, where huge is infinite
-            return self.estimator.calc_leaf_indexes(X, thread_count=self._threads)
+            leaves: Array = self.estimator.calc_leaf_indexes(X, thread_count=self._n_threads)
+        return leaves
 
-    def proba(self, X: Any) -> NDArray:
+    def proba(self, X: Any) -> Array:
         # CatBoost sorts the labels "8", "9", "10" as numbers, or as class_names says.
         order = np.argsort(self.estimator.classes_, kind="stable")
         with np.errstate(over="ignore"):
-            return self.estimator.predict_proba(X, thread_count=self._threads)[:, order]
+            proba: Array = self.estimator.predict_proba(X, thread_count=self._n_threads)
+        return proba[:, order]
 
     @property
-    def _threads(self) -> int:
-        """The model's own number of threads, which CatBoost itself asks for again."""
+    def _n_threads(self) -> int:
+        """The model's own thread_count, which CatBoost does not use for predictions by itself."""
         return self.estimator.get_param("thread_count") or -1
 
 
 class GradientBoostingAdapter(BoostingAdapter):
     family = "GradientBoostingClassifier"
+    handles = (("sklearn", "GradientBoostingClassifier"),)
     objective = 'loss="log_loss"'
     takes_categories = False
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        if not isinstance(estimator, GradientBoostingClassifier):
-            return ""
-        if estimator.init is None or isinstance(estimator.init, str):
+    def problem(self) -> str | None:
+        init = self.estimator.init
+        if init is None or isinstance(init, str):
             return None
         return (
-            f"init={estimator.init!r} adds scores to a GradientBoostingClassifier that no leaf "
-            'shows; use init=None or "zero"'
+            f"init={init!r} adds scores to a GradientBoostingClassifier that no leaf shows; use "
+            'init=None or "zero"'
         )
 
-    def leaves(self, X: Any) -> NDArray:
+    def leaves(self, X: Any) -> Array:
         if not issparse(X):
             values = numbers_of(X)
             check_float32(values)
-            # As its trees compare; they were fitted without names and would warn of a frame's.
+            # As its trees compare. Its trees know no column names and would warn about a frame.
             X = values.astype(np.float32)
-        return self.estimator.apply(X)
+        leaves: Array = self.estimator.apply(X)
+        return leaves
 
 
 class HistGradientBoostingAdapter(BoostingAdapter):
     family = "HistGradientBoostingClassifier"
+    handles = (("sklearn", "HistGradientBoostingClassifier"),)
     objective = 'loss="log_loss"'
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        return None if isinstance(estimator, HistGradientBoostingClassifier) else ""
-
-    def leaves(self, X: Any) -> NDArray:
+    def leaves(self, X: Any) -> Array:
         return hist_gradient_boosting_leaves(self.estimator, X)
 
 
-def own_objective(objective: Any, family: type[BoostingAdapter]) -> str | None:
-    """The sentence against a function of the user's own as objective."""
-    if not callable(objective):
-        return None
-    return (
-        f"with a function as objective, predict_proba of {family.family} gives raw scores; use "
-        f"{family.objective}"
-    )
-
-
-def check_proba(proba: Any, family: str, objective: str) -> NDArray:
-    """Rows of probabilities as float64, or an error that shows the first row that is none."""
+def check_proba(proba: Any, family: str, objective: str) -> Array:
+    """Probabilities as float64; an error shows the first row that does not hold probabilities."""
     rows = np.asarray(proba, dtype=np.float64)
     if rows.ndim == 2:
         with np.errstate(invalid="ignore"):
-            good = (rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= ROUNDING)
+            sums_to_one = np.abs(rows.sum(axis=1) - 1) <= FLOAT32_SUM_TOLERANCE
+            good = (rows >= 0).all(axis=1) & sums_to_one
         if good.all():
             return rows
         rows = rows[~good]
@@ -224,7 +220,7 @@ def check_proba(proba: Any, family: str, objective: str) -> NDArray:
     )
 
 
-def with_missing(X: Any, marker: Any) -> Any:
+def nan_for_missing(X: Any, marker: Any) -> Any:
     """The table with NaN in place of the number that means "missing" to XGBoost."""
     if marker is None or np.isnan(marker):
         return X
@@ -236,10 +232,10 @@ def with_missing(X: Any, marker: Any) -> Any:
     return X
 
 
-def within_float32(X: Any) -> Any:
+def clip_to_float32(X: Any) -> Any:
     """Numbers beyond float32 moved to its ends, where they take the same side of every split.
 
-    XGBoost's leaf walk refuses them; its predict_proba does not.
+    XGBoost's ``apply`` refuses such numbers; its ``predict_proba`` does not.
     """
     if isinstance(X, np.ndarray) and X.dtype.kind == "f":
         return np.clip(X, -FLOAT32_MAX, FLOAT32_MAX)

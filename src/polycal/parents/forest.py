@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
-from sklearn.tree import DecisionTreeClassifier
 
+from .._utils.arrays import Array, Floats
 from .._utils.blocks import map_blocks
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Adapter, check_float32, out_of_bag_reading
+from .base import Adapter, out_of_bag_reading
 
 NODE = np.dtype(
     [("threshold", np.float32), ("feature", np.int32), ("left", np.int32), ("right", np.int32)]
 )
-# Rows that go down a tree together, so that their memory accesses overlap.
-TOGETHER = 16
+# Rows that go down a tree at the same time, so that their memory accesses overlap.
+ROWS_AT_A_TIME = 16
+
+
+class PackedTrees(NamedTuple):
+    """The nodes of all trees, one tree after the other."""
+
+    start: Array  # (n_trees + 1,), first node of each tree, and the number of nodes
+    nodes: Array  # (n_nodes,), of dtype NODE
+    value: Array  # (n_nodes, n_classes), class probabilities in each node
 
 
 class ForestAdapter(Adapter):
@@ -30,60 +37,81 @@ class ForestAdapter(Adapter):
     """
 
     family = "RandomForestClassifier, ExtraTreesClassifier, DecisionTreeClassifier"
+    handles = (
+        ("sklearn", "RandomForestClassifier"),
+        ("sklearn", "ExtraTreesClassifier"),
+        ("sklearn", "DecisionTreeClassifier"),
+    )
 
-    def __init__(self, estimator: Any):
-        super().__init__(estimator)
-        trees = [t.tree_ for t in getattr(estimator, "estimators_", [estimator])]
-        self._start = np.concatenate([[0], np.cumsum([t.node_count for t in trees])])
-        self._nodes = np.concatenate([_pack(tree) for tree in trees])
-        self._value = np.concatenate([tree.value[:, 0, :] for tree in trees])
+    @cached_property
+    def _packed(self) -> PackedTrees:
+        """Made at the first reading. Two threads that make it at once make the same."""
+        trees = [t.tree_ for t in getattr(self.estimator, "estimators_", [self.estimator])]
+        return PackedTrees(
+            start=np.concatenate([[0], np.cumsum([t.node_count for t in trees])]),
+            nodes=np.concatenate([_pack(tree) for tree in trees]),
+            value=np.concatenate([tree.value[:, 0, :] for tree in trees]),
+        )
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        known = (RandomForestClassifier, ExtraTreesClassifier, DecisionTreeClassifier)
-        return None if isinstance(estimator, known) else ""
+    @property
+    def has_out_of_bag(self) -> bool:
+        return bool(getattr(self.estimator, "bootstrap", False))
 
-    @classmethod
-    def has_out_of_bag(cls, estimator: Any) -> bool:
-        return getattr(estimator, "bootstrap", False)
+    def out_of_bag(self, reading: Reading) -> tuple[Reading, Floats]:
+        start, value = self._packed.start, self._packed.value
 
-    def out_of_bag(self, reading: Reading) -> tuple[Reading, NDArray]:
-        def votes(tree: int, leaves: NDArray) -> NDArray:
-            return self._value[self._start[tree] + leaves]
+        def votes(tree: int, leaves: Array) -> Array:
+            tree_votes: Array = value[start[tree] + leaves]
+            return tree_votes
 
         return out_of_bag_reading(reading, self.estimator, votes)
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         numbers = numbers_of(X)
         check_float32(numbers)
-        if np.isnan(numbers).any():  # each node has its own side for missing numbers
+        if np.isnan(numbers).any():  # the packed nodes do not say where missing values go
             leaves = self.estimator.apply(X).reshape(len(numbers), -1)
             return Reading(ActivationModes.from_leaves(leaves), self.estimator.predict_proba(X), X)
         values = numbers.astype(np.float32)  # as scikit-learn's trees compare
-        self._check_width(values.shape[1])
-        n_trees = len(self._start) - 1
+        packed = self._packed
+        _check_width(values.shape[1], packed.nodes)
+        n_trees = len(packed.start) - 1
         leaves = np.empty((len(values), n_trees), dtype=np.int32)
-        proba = np.zeros((len(values), self._value.shape[1]))
+        proba = np.zeros((len(values), packed.value.shape[1]))
 
         def walk(rows: slice) -> None:
-            _walk(values[rows], self._nodes, self._start, self._value, leaves[rows], proba[rows])
+            _walk(values[rows], *packed, leaves[rows], proba[rows])
 
-        map_blocks(walk, len(values), 4 * n_trees, n_jobs=self._jobs)
+        map_blocks(walk, len(values), 4 * n_trees, n_jobs=self._n_jobs)
         return Reading(ActivationModes.from_leaves(leaves), proba / n_trees, X)
 
     @property
-    def _jobs(self) -> int | None:
+    def _n_jobs(self) -> int | None:
         return getattr(self.estimator, "n_jobs", None)
 
-    def _check_width(self, n_features: int) -> None:
-        """The walk itself looks up features without checks."""
-        asked = int(self._nodes["feature"].max()) + 1
-        if n_features < asked:
-            raise ValueError(f"X has {n_features} features; the trees ask for {asked}.")
+
+def check_float32(values: Array) -> None:
+    """Raise for numbers beyond float32, in which scikit-learn's trees compare."""
+    largest = np.fmax.reduce(np.abs(values), axis=None, initial=0.0)
+    if largest > np.finfo(np.float32).max:
+        raise ValueError(
+            f"X holds values up to {largest:.3g}, beyond the range of float32 (3.4e38) that "
+            "scikit-learn's trees can compare. Rescale or clip that feature."
+        )
 
 
-def _pack(tree: Any) -> NDArray:
-    """Nodes of one tree; a leaf leads to itself, so a walk may go on without harm."""
+def _check_width(n_features: int, nodes: Array) -> None:
+    """The walk itself looks up features without checks."""
+    needed = int(nodes["feature"].max()) + 1
+    if n_features < needed:
+        raise ValueError(
+            f"X has {n_features} features; the trees need at least {needed}. Give the features "
+            "that they were fitted on."
+        )
+
+
+def _pack(tree: Any) -> Array:
+    """Nodes of one tree; the children of a leaf are the leaf itself, so a walk stays there."""
     nodes = np.empty(tree.node_count, dtype=NODE)
     leaf = tree.children_left < 0
     own = np.arange(tree.node_count)
@@ -94,9 +122,9 @@ def _pack(tree: Any) -> NDArray:
     return nodes
 
 
-def float32_threshold(threshold: NDArray) -> NDArray:
+def float32_threshold(threshold: Array) -> Array:
     """The largest float32 below or at each threshold: no float32 number lies between them."""
-    with np.errstate(over="ignore"):  # beyond float32 every number is below
+    with np.errstate(over="ignore"):  # a threshold beyond float32 is above every number
         rounded = threshold.astype(np.float32)
     above = rounded > threshold
     rounded[above] = np.nextafter(rounded[above], np.float32(-np.inf))
@@ -104,12 +132,20 @@ def float32_threshold(threshold: NDArray) -> NDArray:
 
 
 @njit(nogil=True, cache=True)
-def _walk(X, nodes, start, value, leaves, proba):
-    at = np.empty(TOGETHER, np.int32)
+def _walk(
+    X: Array,
+    start: Array,
+    nodes: Array,
+    value: Array,
+    leaves: Array,
+    proba: Array,
+) -> None:
+    """Fill in the leaf of each row in each tree, and the sum of the leaves' probabilities."""
+    at = np.empty(ROWS_AT_A_TIME, np.int32)  # node of each row
     for t in range(len(start) - 1):
         tree, votes = nodes[start[t] : start[t + 1]], value[start[t] : start[t + 1]]
-        for first in range(0, len(X), TOGETHER):
-            n = min(TOGETHER, len(X) - first)
+        for first in range(0, len(X), ROWS_AT_A_TIME):
+            n = min(ROWS_AT_A_TIME, len(X) - first)
             at[:] = 0
             moving = 1
             while moving:

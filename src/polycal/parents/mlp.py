@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.neural_network import MLPClassifier
 
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
@@ -15,22 +14,21 @@ from .base import Adapter
 
 class MLPAdapter(Adapter):
     family = 'MLPClassifier(activation="relu")'
+    handles = (("sklearn", "MLPClassifier"),)
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        if not isinstance(estimator, MLPClassifier):
-            return ""
-        if estimator.activation == "relu":
+    def problem(self) -> str | None:
+        activation = self.estimator.activation
+        if activation == "relu":
             return None
         return (
-            f"an MLPClassifier with activation={estimator.activation!r} has no on/off units; "
+            f"an MLPClassifier with activation={activation!r} has no on/off units; "
             'use activation="relu"'
         )
 
-    @classmethod
-    def wants_codes(cls, estimator: Any) -> bool:
-        # Before scikit-learn 1.9, early stopping fails on labels that are words.
-        return estimator.early_stopping
+    @property
+    def wants_codes(self) -> bool:
+        # Before scikit-learn 1.9, early stopping fails on labels that are strings.
+        return bool(self.estimator.early_stopping)
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         net = self.estimator
@@ -41,7 +39,8 @@ class MLPAdapter(Adapter):
                 "imputer before it in a Pipeline."
             )
         bits = []
-        # Far away the layers may overflow; the gate is closed there, so no warning.
+        # Layers may overflow on rows far from the data. The gate returns the prior there, so a
+        # warning would not help.
         with np.errstate(over="ignore", invalid="ignore"):
             for weight, bias in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True):
                 h = np.maximum(h @ weight + bias, 0.0)

@@ -1,41 +1,74 @@
-"""What all network adapters share: bits packed by batch, and rows of probabilities."""
+"""What all network adapters share: bits of activations, batch by batch, and probabilities."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from .._utils.arrays import Array
 from ..core.reading import ActivationModes, Reading
 
 OUTPUTS = ("logits", "probabilities", "log_probabilities")
 
-# A row of probabilities may miss 1 by the rounding of half precision (8 bits), not by more.
-SUM_TOLERANCE = 1e-2
+# The sum of a row of probabilities may miss 1 by the rounding of half precision (8 bits).
+HALF_PRECISION_SUM_TOLERANCE = 1e-2
+# Rows of logits sum to 1 within this only if they are probabilities already.
+ALREADY_PROBA_TOLERANCE = 1e-5
 
 
-class Rows:
-    """Bits and rows of a network, batch after batch. Only packed words are kept of the bits.
+class Bounds(NamedTuple):
+    """Inputs at which the linear pieces of an activation meet: one of them, or two."""
 
-    Rows go into one array, which grows unless ``n_rows`` says how many will come: embeddings may
-    be half a gigabyte. With ``unit_length`` each becomes a direction.
+    low: float
+    high: float | None = None
+
+
+RELU = Bounds(0.0)
+
+
+def piece_bits(values: Any, bounds: Bounds) -> list[Any]:
+    """Bits that say in which linear piece each value is; arrays of NumPy or of torch."""
+    if bounds.high is None:
+        return [values > bounds.low]
+    return [values > bounds.low, values >= bounds.high]
+
+
+class ReadingBuilder:
+    """Collects the batches of a network into one ``Reading``; of the bits it keeps packed words.
+
+    Features go into one array, because embeddings may take half a gigabyte.
+
+    Parameters
+    ----------
+    n_rows : int, optional
+        The expected number of rows. The array grows if it is missing or too low.
+    unit_length : bool, default=False
+        Scale the features of each row to length 1.
     """
 
     def __init__(self, n_rows: int | None = None, unit_length: bool = False) -> None:
         self._n_rows, self._unit_length = n_rows, unit_length
-        self._codes: list[NDArray] = []
-        self._seen = np.empty((0, 0))
+        self._codes: list[Array] = []
+        self._features = np.empty((0, 0))
         self._sizes: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return sum(map(len, self._codes))
 
-    def add(self, groups: list[NDArray], seen: NDArray) -> None:
-        """One batch: a group of bits for each call, and its rows as the classifier sees them."""
+    def add(self, groups: list[Array], features: Array) -> None:
+        """Append one batch.
+
+        Parameters
+        ----------
+        groups : list of ndarray of shape (n_rows, n_bits)
+            The bits of each activation that was called.
+        features : ndarray of shape (n_rows, n_features)
+            The rows as the classifier gets them.
+        """
         modes = ActivationModes.from_bits(groups)
         self._sizes = self._sizes or modes.sizes
         if modes.sizes != self._sizes:
@@ -44,37 +77,37 @@ class Rows:
                 f"{self._sizes} bits, this one {modes.sizes}. Bring the rows to one shape, or "
                 "name layers whose size does not depend on the batch."
             )
-        if np.iscomplexobj(seen):
+        if np.iscomplexobj(features):
             raise TypeError(
-                "the rows that the classifier sees must be real numbers; got complex ones. "
-                "Give real and imaginary part as two numbers each."
+                "the input of the classifier must be real numbers; got complex ones. Give real "
+                "and imaginary part as two numbers each."
             )
-        start, stop = len(self), len(self) + len(seen)
-        if start and seen.shape[1] != self._seen.shape[1]:
+        start, stop = len(self), len(self) + len(features)
+        if start and features.shape[1] != self._features.shape[1]:
             raise ValueError(
-                f"every batch must have rows of one size; the first had {self._seen.shape[1]} "
-                f"numbers, this one has {seen.shape[1]}. Bring the rows to one shape."
+                f"every batch must have rows of one size; the first had {self._features.shape[1]} "
+                f"numbers, this one has {features.shape[1]}. Bring the rows to one shape."
             )
-        if stop > len(self._seen):
-            grown = self._room(max(stop, 2 * start), seen.shape[1])
+        if stop > len(self._features):
+            grown = self._allocate(max(stop, 2 * start), features.shape[1])
             if start:
-                grown[:start] = self._seen[:start]
-            self._seen = grown
+                grown[:start] = self._features[:start]
+            self._features = grown
         self._codes.append(modes.codes)
-        rows = self._seen[start:stop]
+        rows = self._features[start:stop]
         if self._unit_length:
-            _put_directions(np.ascontiguousarray(seen), rows)
+            _scale_to_unit_length(np.ascontiguousarray(features), rows)
         else:
-            rows[:] = seen
+            rows[:] = features
 
-    def _room(self, n_rows: int, n_numbers: int) -> NDArray:
-        """For all that will come, or for ``n_rows`` where that length is no more than a wish."""
+    def _allocate(self, n_rows: int, n_features: int) -> Array:
+        """Space for all expected rows; for ``n_rows`` if the expected number is too large."""
         try:
-            return np.empty((max(self._n_rows or 0, n_rows), n_numbers))
+            return np.empty((max(self._n_rows or 0, n_rows), n_features))
         except (MemoryError, ValueError):
-            return np.empty((n_rows, n_numbers))
+            return np.empty((n_rows, n_features))
 
-    def reading(self, proba: NDArray, labels: NDArray | None = None) -> Reading:
+    def reading(self, proba: Array, labels: Array | None = None) -> Reading:
         """All batches; the output layer is the last group (bit k: above the uniform 1/K)."""
         if len(self) != len(proba):
             raise ValueError(
@@ -84,13 +117,15 @@ class Rows:
         last = ActivationModes.from_bits([proba > 1.0 / proba.shape[1]])
         codes = np.concatenate([np.concatenate(self._codes), last.codes], axis=1)
         modes = ActivationModes(codes, self._sizes + last.sizes, packed=True)
-        seen = self._seen if len(self) == len(self._seen) else self._seen[: len(self)].copy()
-        return Reading(modes, proba, seen, labels)
+        features = self._features
+        if len(self) < len(features):
+            features = features[: len(self)].copy()
+        return Reading(modes, proba, features, labels)
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
-def _put_directions(rows, out):
-    """Rows over their length, in one pass; a row of zeros has no direction and stays one."""
+def _scale_to_unit_length(rows: Array, out: Array) -> None:
+    """Write each row over its length into ``out``; a row of zeros stays one."""
     for i in range(len(rows)):
         square = 0.0
         for j in range(rows.shape[1]):
@@ -101,17 +136,13 @@ def _put_directions(rows, out):
             out[i, j] = rows[i, j] / length
 
 
-def piece_bits(flat: Any, low: float, high: float | None) -> list[Any]:
-    """Bits that name the linear piece: two pieces, or three where the activation is bounded."""
-    return [flat > low] if high is None else [flat > low, flat >= high]
-
-
 def check_output(output: str) -> None:
+    """Raise for a kind of network output that ``to_proba`` does not know."""
     if output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}; got {output!r}.")
 
 
-def to_proba(values: NDArray, output: str, remedy: str) -> NDArray:
+def to_proba(values: Array, output: str, remedy: str) -> Array:
     """Rows of class probabilities from what the network returns.
 
     Parameters
@@ -120,7 +151,7 @@ def to_proba(values: NDArray, output: str, remedy: str) -> NDArray:
         One column is the logit (or probability) of the second of two classes.
     output : {"logits", "probabilities", "log_probabilities"}
     remedy : str
-        What to do when the values are not what ``output`` says.
+        What to do when the values are not what ``output`` says, for the error message.
     """
     if values.ndim == 1:
         values = values[:, None]
@@ -129,14 +160,15 @@ def to_proba(values: NDArray, output: str, remedy: str) -> NDArray:
             f"the network must return one row of class scores for each row, shape (n, K); got "
             f"shape {values.shape}. Wrap it in a module that returns only the class scores."
         )
-    if output == "logits" and values.shape[1] > 1 and _are_proba(values, 1e-5):
+    several = values.shape[1] > 1
+    if output == "logits" and several and _are_proba(values, ALREADY_PROBA_TOLERANCE):
         raise ValueError(
             f"the network's rows are taken as logits but are already probabilities. {remedy}"
         )
     # Scores that overflow are reported below, in one place.
     with np.errstate(over="ignore", invalid="ignore"):
         if output == "logits":
-            proba = softmax(values, axis=1) if values.shape[1] > 1 else expit(values)
+            proba = softmax(values, axis=1) if several else expit(values)
         else:
             proba = np.exp(values) if output == "log_probabilities" else values
     if proba.shape[1] == 1:
@@ -147,14 +179,15 @@ def to_proba(values: NDArray, output: str, remedy: str) -> NDArray:
             f"the network returns NaN or infinity for {(~finite).sum()} of {len(proba)} rows, "
             f"the first is row {int(np.argmin(finite))}. Scale or clip the input."
         )
-    if not _are_proba(proba, SUM_TOLERANCE):
+    if not _are_proba(proba, HALF_PRECISION_SUM_TOLERANCE):
         worst = int(np.argmax(np.abs(proba.sum(axis=1) - 1.0)))
         raise ValueError(
             "the network must give probabilities: no negative number, each row with sum 1; row "
             f"{worst} is {np.array2string(proba[worst], precision=4, threshold=6)}. {remedy}"
         )
-    return proba / proba.sum(axis=1, keepdims=True)
+    rows: Array = proba / proba.sum(axis=1, keepdims=True)
+    return rows
 
 
-def _are_proba(values: NDArray, tolerance: float) -> bool:
+def _are_proba(values: Array, tolerance: float) -> bool:
     return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1.0) <= tolerance).all())

@@ -1,116 +1,109 @@
-"""Pipelines: the last step's family reads what the steps before it make of the rows."""
+"""Pipelines: the adapter of the last step reads the output of the steps before it."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from .._utils.arrays import Array, Floats, Ints
 from ..core.reading import Reading
-from .base import Adapter
+from .base import Adapter, wrap
 
 
 class PipelineAdapter(Adapter):
-    """The density lives in the space that the last step sees."""
+    """The density is over the features that the last step gets."""
 
-    family = "Pipeline that ends in one of these"
+    family = "a Pipeline that ends in a supported classifier"
+    handles = (("sklearn", "Pipeline"),)
     raw_input = True
 
-    def __init__(self, estimator: Any):
-        super().__init__(estimator)
-        self._family = _family(estimator)(_last(estimator))
+    @cached_property
+    def _last(self) -> Adapter:
+        """The adapter of the last step."""
+        return wrap(self.estimator.steps[-1][1], is_fitted=self.is_fitted)
 
-    @staticmethod
-    def problem(estimator: Any) -> str | None:
-        if not isinstance(estimator, Pipeline):
-            return ""
+    def problem(self) -> str | None:
         try:
-            _family(estimator)
+            self._last  # noqa: B018
         except TypeError as error:
-            return f"of its last step: {error}"
+            return f"its last step cannot be read: {error}"
         return None
 
-    @classmethod
-    def allows_missing(cls, estimator: Any) -> bool:
+    @cached_property
+    def allows_missing(self) -> bool:
         try:
-            return super().allows_missing(estimator)
-        except (AttributeError, TypeError):  # the last step is no scikit-learn estimator
+            return super().allows_missing
+        except (AttributeError, TypeError):  # the last step is not a scikit-learn estimator
             return False
 
-    @classmethod
-    def check_fitted(cls, estimator: Any) -> None:
-        for _, step in estimator.steps[:-1]:
+    def check_fitted(self) -> None:
+        for _, step in self.estimator.steps[:-1]:
             if not isinstance(step, str):
                 check_is_fitted(step)
-        _family(estimator).check_fitted(_last(estimator))
+        self._last.check_fitted()
 
-    @classmethod
-    def copy(cls, estimator: Any) -> Any:
-        if _family(estimator).pretrained:
+    def copy(self) -> Any:
+        pipeline = self.estimator
+        if self._last.pretrained:
             raise TypeError(
-                f"the Pipeline ends in a {type(_last(estimator)).__name__} that is trained "
+                f"the Pipeline ends in a {type(self._last.estimator).__name__} that is trained "
                 "already, and polycal would fit its first steps anew. Fit those, and give "
                 "FrozenEstimator(pipeline)."
             )
-        steps = [(name, clone(step, safe=False)) for name, step in estimator.steps[:-1]]
-        last = _family(estimator).copy(_last(estimator))
-        parameters = estimator.get_params(deep=False)
-        return type(estimator)(**parameters | {"steps": [*steps, (estimator.steps[-1][0], last)]})
+        steps = [(name, clone(step, safe=False)) for name, step in pipeline.steps[:-1]]
+        steps.append((pipeline.steps[-1][0], self._last.copy()))
+        return type(pipeline)(**pipeline.get_params(deep=False) | {"steps": steps})
 
-    @classmethod
-    def wants_codes(cls, estimator: Any) -> bool:
-        return _family(estimator).wants_codes(_last(estimator))
+    @property
+    def wants_codes(self) -> bool:
+        return self._last.wants_codes
 
-    @classmethod
-    def labels(cls, estimator: Any, codes: NDArray, classes: NDArray) -> NDArray:
-        return _family(estimator).labels(_last(estimator), codes, classes)
+    def labels(self, codes: Ints, classes: Array) -> Array:
+        return self._last.labels(codes, classes)
 
-    @classmethod
-    def known_classes(cls, estimator: Any) -> NDArray | None:
-        return _family(estimator).known_classes(_last(estimator))
+    def weight_argument(self, sample_weight: Floats) -> dict[str, Floats]:
+        step = self.estimator.steps[-1][0]
+        arguments = self._last.weight_argument(sample_weight)
+        return {f"{step}__{name}": weight for name, weight in arguments.items()}
 
-    @classmethod
-    def known_features(cls, estimator: Any) -> int | None:
-        return getattr(estimator, "n_features_in_", None) if len(estimator.steps) > 1 else None
+    @property
+    def known_classes(self) -> Array | None:
+        return self._last.known_classes
 
-    @classmethod
-    def has_out_of_bag(cls, estimator: Any) -> bool:
-        # Other kinds of Pipeline may draw rows of their own on the way.
-        plain = type(estimator) is Pipeline
-        return plain and _family(estimator).has_out_of_bag(_last(estimator))
+    @property
+    def known_features(self) -> int | None:
+        return super().known_features if len(self.estimator.steps) > 1 else None
 
-    def out_of_bag(self, reading: Reading) -> tuple[Reading, NDArray]:
-        return self._family.out_of_bag(reading)
+    @property
+    def has_out_of_bag(self) -> bool:
+        # Subclasses of Pipeline may resample the rows before the last step.
+        return type(self.estimator) is Pipeline and self._last.has_out_of_bag
 
-    def feature_names(self, seen: Any, given: NDArray | None) -> list[str]:
-        if len(self.estimator.steps) > 1 and not hasattr(seen, "columns"):
-            given = None  # names of the first step's columns
-            with suppress(AttributeError, ValueError):  # a step that does not name its own
+    def out_of_bag(self, reading: Reading) -> tuple[Reading, Floats]:
+        return self._last.out_of_bag(reading)
+
+    def feature_names(self, features: Any, given: Array | None) -> list[str]:
+        if len(self.estimator.steps) > 1 and not hasattr(features, "columns"):
+            given = None  # those are the input names of the first step
+            with suppress(AttributeError, ValueError):  # a step without names for its output
                 given = self.estimator[:-1].get_feature_names_out()
-        return super().feature_names(seen, given)
+        return super().feature_names(features, given)
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
-        seen = self.estimator[:-1].transform(X) if len(self.estimator.steps) > 1 else X
-        if issparse(seen):
-            dense = seen.toarray()
-            # To XGBoost what a sparse matrix leaves out is missing, not zero.
-            reading = self._family.read(seen if self._family.reads_sparse else dense, verbose)
+        features = self.estimator[:-1].transform(X) if len(self.estimator.steps) > 1 else X
+        if issparse(features):
+            dense = features.toarray()
+            # To XGBoost the entries that a sparse matrix leaves out are missing, not zero.
+            reading = self._last.read(features if self._last.reads_sparse else dense, verbose)
             return replace(reading, features=dense)
-        return self._family.read(seen if hasattr(seen, "columns") else np.asarray(seen), verbose)
-
-
-def _last(pipeline: Pipeline) -> Any:
-    return pipeline.steps[-1][1]
-
-
-def _family(pipeline: Pipeline) -> type[Adapter]:
-    from . import find_adapter  # the registry holds this class
-
-    return find_adapter(_last(pipeline))
+        if not hasattr(features, "columns"):
+            features = np.asarray(features)
+        return self._last.read(features, verbose)

@@ -33,16 +33,16 @@ __all__ = [
 ]
 
 
-def save(model: Any, path: str | os.PathLike) -> None:
+def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model; see ``GeodesicCalibrator.save``."""
     from . import (
-        model as _model,  # not needed, and so not imported, by those who neither save nor load
+        model as _model,  # slow to import, and needed only to save and load
     )
 
     _model.save(model, path)
 
 
-def load(path: str | os.PathLike, module: Any = None, *, trusted: Sequence[Any] = ()) -> Any:
+def load(path: str | os.PathLike[str], module: Any = None, *, trusted: Sequence[Any] = ()) -> Any:
     """The model that ``model.save(path)`` wrote; its predictions are the same to the last bit.
 
     Nothing in the file is run as code, and pickle is not used. What a file says is checked
@@ -52,12 +52,18 @@ def load(path: str | os.PathLike, module: Any = None, *, trusted: Sequence[Any] 
     Parameters
     ----------
     path : str or path
+        File that ``save`` wrote.
     module : torch.nn.Module, (encoder, head), TorchParent, skorch net or Keras model, optional
         For a model of a network, whose weights the file holds and whose code it does not: the
         network as it was given to ``fit``, trained or not. It is copied.
     trusted : list of str or type, default=()
         Types beyond those of scikit-learn that a parent may be made of, such as your own
         transformers. The error about an unknown type names it.
+
+    Returns
+    -------
+    object
+        The fitted estimator, of the class that was saved.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""LightGBM, XGBoost and CatBoost: their own formats, and the wrapper's parameters beside it.
+"""LightGBM, XGBoost and CatBoost: the library's own format, and the parameters beside it.
 
-Each library reads its own format. The checksum guards that content against damage; against a
-forger it is as safe as the library's reader.
+The checksum protects this content from damage. Against forged content it is only as safe as the
+library that reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sklearn.preprocessing import LabelEncoder
 from .._utils.optional import optional
 from .errors import AlteredFileError, ModelFileError, UnknownTypeError
 from .parameters import pack_parameters, unpack_parameters
-from .values import Packer, Unpacker, of, one
+from .values import Packer, Unpacker, expect_keys, expect_type
 
 CLASSES = {
     "LGBMClassifier": "lightgbm",
@@ -38,10 +38,12 @@ LIGHTGBM = {
 
 
 def is_boosting(estimator: Any) -> bool:
+    """Whether the estimator is of one of these libraries."""
     return type(estimator).__module__.split(".")[0] in CLASSES.values()
 
 
 def pack_boosting(packer: Packer, estimator: Any) -> dict[str, Any]:
+    """The fitted estimator."""
     name = type(estimator).__name__
     if name not in CLASSES:
         raise UnknownTypeError(f"a model file does not hold {name}. Use {', '.join(CLASSES)}.")
@@ -69,28 +71,32 @@ def pack_boosting(packer: Packer, estimator: Any) -> dict[str, Any]:
 
 def unpack_boosting(reader: Unpacker, node: Any) -> tuple[Any, Any]:
     """The fitted estimator, and an unfitted one."""
-    _, name, parameters, more, content = one(node, "kind", "class", "parameters", "more", "content")
-    if of(str, name) not in CLASSES:
-        raise AlteredFileError(f"the file holds no booster that polycal knows, but {name[:40]!r}.")
+    _, name, parameters, more, content = expect_keys(
+        node, "kind", "class", "parameters", "more", "content"
+    )
+    if expect_type(str, name) not in CLASSES:
+        raise AlteredFileError(
+            f"the file holds a {name[:40]!r}, which is no booster that polycal knows."
+        )
     library = optional(CLASSES[name], "boosting")
     make = getattr(library, name)
-    values, more = unpack_parameters(reader, parameters), of(dict, reader.value(more))
+    values, more = unpack_parameters(reader, parameters), expect_type(dict, reader.value(more))
     try:
-        fitted, plain = make(**values), make(**values)
+        fitted, unfitted = make(**values), make(**values)
         load = {"lightgbm": _lightgbm, "xgboost": _xgboost, "catboost": _catboost}[CLASSES[name]]
-        return load(library, fitted, reader.bytes(content), more), plain
+        return load(library, fitted, reader.bytes(content), more), unfitted
     except ModelFileError:
         raise
     except Exception as error:  # each library has errors of its own
         raise AlteredFileError(f"{name} cannot read its part of the file: {error}.") from error
 
 
-def _lightgbm(library: Any, estimator: Any, content: bytes, more: dict) -> Any:
+def _lightgbm(library: Any, estimator: Any, content: bytes, more: dict[str, Any]) -> Any:
     booster = library.Booster(model_str=content.decode())
-    booster.best_iteration = of(int, more.pop("best_iteration"))
+    booster.best_iteration = expect_type(int, more.pop("best_iteration"))
     if not more.keys() <= LIGHTGBM.keys():
         raise AlteredFileError("the file gives attributes to LightGBM that it does not have.")
-    vars(estimator).update({key: of(LIGHTGBM[key], value) for key, value in more.items()})
+    vars(estimator).update({key: expect_type(LIGHTGBM[key], value) for key, value in more.items()})
     classes = np.asarray(more["_classes"])
     estimator._le = LabelEncoder().fit(classes)
     estimator._class_map = dict(zip(classes, estimator._le.transform(classes), strict=True))
@@ -101,13 +107,13 @@ def _lightgbm(library: Any, estimator: Any, content: bytes, more: dict) -> Any:
     return estimator
 
 
-def _xgboost(library: Any, estimator: Any, content: bytes, more: dict) -> Any:
+def _xgboost(library: Any, estimator: Any, content: bytes, more: dict[str, Any]) -> Any:
     estimator.load_model(bytearray(content))
     return estimator
 
 
-def _catboost(library: Any, estimator: Any, content: bytes, more: dict) -> Any:
+def _catboost(library: Any, estimator: Any, content: bytes, more: dict[str, Any]) -> Any:
     own = dict(estimator._init_params)
     estimator.load_model(blob=content)
-    estimator._init_params = own  # the model brings the full list, which no longer can be set
+    estimator._init_params = own  # load_model puts in all parameters, some of which cannot be set
     return estimator

@@ -1,6 +1,6 @@
 """XXH64 over long buffers, in threads: several times as fast as a cryptographic hash.
 
-It finds damage, as any checksum inside a file can: whoever forges the content can forge the sum.
+It detects damage, not forgery: a forger can change the checksum too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from hashlib import sha256
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from .._utils.arrays import Bytes
 
 # The payload is hashed in pieces of this size (a multiple of 32), which threads share.
 PIECE = 1 << 22
@@ -27,7 +28,7 @@ class Checksum:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
-        self._sums: list[Future] = []
+        self._sums: list[Future[int]] = []
 
     def __enter__(self) -> Checksum:
         return self
@@ -35,18 +36,19 @@ class Checksum:
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown()
 
-    def add(self, piece: NDArray) -> None:
+    def add(self, piece: Bytes) -> None:
         """The next piece, as bytes; all but the last have the length PIECE."""
         self._sums.append(self._pool.submit(xxh64, piece))
 
     def hex(self, head: bytes) -> str:
+        """The checksum of ``head`` and all pieces, as hexadecimal digits."""
         sums = np.array([future.result() for future in self._sums], dtype="<u8")
         return sha256(head + sums.tobytes()).hexdigest()
 
 
-def pieces(buffers: Iterable[NDArray]) -> Iterable[NDArray]:
+def pieces(buffers: Iterable[Bytes]) -> Iterable[Bytes]:
     """Buffers of bytes, one after another, cut into equal pieces; copies only at the seams."""
-    seam: list[NDArray] = []
+    seam: list[Bytes] = []
     room = PIECE
     for buffer in buffers:
         while len(buffer):
@@ -60,18 +62,18 @@ def pieces(buffers: Iterable[NDArray]) -> Iterable[NDArray]:
         yield np.concatenate(seam)
 
 
-def xxh64(content: NDArray) -> int:
-    """XXH64 (seed 0) of bytes, filled up with zeros to a multiple of 32, and their true number.
+def xxh64(content: Bytes) -> int:
+    """XXH64 (seed 0) of bytes, padded with zeros to a multiple of 32, and their true number.
 
-    For multiples of 32 bytes (but none) it is XXH64 itself.
+    For a positive multiple of 32 bytes it is XXH64 itself.
     """
     n = len(content)
-    whole = n - n % 32
-    words = content[:whole]
+    end = n - n % 32
+    words = content[:end]
     if words.ctypes.data % 8:
         words = words.copy()
     last = np.zeros(32 if n % 32 else 0, dtype=np.uint8)
-    last[: n - whole] = content[whole:]
+    last[: n - end] = content[end:]
     return int(_xxh64(words.view(np.uint64), last.view(np.uint64), np.uint64(n)))
 
 

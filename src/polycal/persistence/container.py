@@ -1,8 +1,9 @@
-"""One file of arrays and a manifest, as the safetensors format has it.
+"""One file of arrays and a manifest, in the safetensors format.
 
-Eight bytes with the length of the header, the header (JSON: the manifest, and the place of
-each array), the arrays one after another. The checksum in the header covers every byte but its
-own. Nothing in a file is believed before it was compared with the file's real size.
+The file has three parts: the length of the header in eight bytes; the header, which is JSON with
+the manifest and the position of each array; and the arrays, one after another. The checksum in the
+header covers every byte but its own. All sizes in a file are compared with its real size before
+they are used.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._utils.arrays import Array, Bytes
 from .._utils.files import atomic_file
 from .checksum import PIECE, Checksum, pieces
 from .errors import (
@@ -27,8 +28,8 @@ from .errors import (
     TruncatedFileError,
 )
 
-FORMAT = 1
-# As the safetensors format names them.
+FORMAT = 2
+# Data types by their names in the safetensors format.
 DTYPES = {
     "BOOL": np.dtype(bool),
     "U8": np.dtype("<u1"),
@@ -46,26 +47,26 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 SYNC_EVERY = 4  # pieces
 MAX_HEADER = 100_000_000  # the limit of the safetensors format
-# Well within the calls inside calls that any Python allows, which are not the same number in all.
+# Well below the recursion limit, which differs between versions of Python.
 MOST_NESTED = 100
 NO_SUM = "0" * 64
 
 
-def write(path: str | os.PathLike, manifest: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-    """Write the whole file or nothing: a temporary file, fsync, and a rename."""
+def write(path: str | os.PathLike[str], manifest: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Write the complete file or nothing: a temporary file, fsync, and a rename."""
     path = Path(path)
     if _nested_too_deep(manifest):
         raise ModelFileError(
-            f"the model's settings hold values inside each other more than {MOST_NESTED} deep, "
-            "which a file does not. Use flatter ones."
+            f"the model's settings hold values inside each other more than {MOST_NESTED} deep. "
+            "A model file does not. Use settings that are less deep."
         )
     # Wide elements first: then every array begins at a multiple of its element's size.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
     table, begin = {}, 0
     for name, array in ordered:
-        place = [begin, begin + array.nbytes]
-        table[name] = {"dtype": NAMES[array.dtype], "shape": array.shape, "data_offsets": place}
-        begin = place[1]
+        end = begin + array.nbytes
+        entry = {"dtype": NAMES[array.dtype], "shape": array.shape, "data_offsets": [begin, end]}
+        table[name], begin = entry, end
     metadata = {
         "format": "polycal",
         "format_version": str(FORMAT),
@@ -95,24 +96,36 @@ def write(path: str | os.PathLike, manifest: dict[str, Any], arrays: dict[str, N
             if i % SYNC_EVERY == SYNC_EVERY - 1:  # the disk works while the rest is copied
                 synced.append(disk.submit(os.fsync, file.fileno()))
         for done in synced:
-            done.result()  # an error of the disk is told only once
+            done.result()  # an error of the disk is reported only once
         file.seek(0)
         file.write(head.replace(NO_SUM.encode(), checksum.hex(head).encode(), 1))
 
 
-def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    """Manifest and arrays of a file whose every byte is as it was written."""
+class ModelFile(NamedTuple):
+    """What a file holds, and the version of its format."""
+
+    version: int
+    manifest: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+def read(path: str | os.PathLike[str]) -> ModelFile:
+    """The content of a file, whose every byte must be as it was written."""
     path = Path(path)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > MAX_HEADER:
-            raise NotAModelFileError(f"{path} is no polycal model. Give a file of model.save.")
+            raise NotAModelFileError(
+                f"{path} is not a polycal model. Give a file that model.save wrote."
+            )
         raw = file.read(length)
         if len(raw) < length:
             if b'"polycal"' in raw[:200]:
                 raise TruncatedFileError(_truncated(path, size, 8 + length))
-            raise NotAModelFileError(f"{path} is no polycal model. Give a file of model.save.")
+            raise NotAModelFileError(
+                f"{path} is not a polycal model. Give a file that model.save wrote."
+            )
         header, metadata = _header(path, raw)
         table = _table(path, header, size - 8 - length)
         payload = np.empty(size - 8 - length, dtype=np.uint8)
@@ -125,18 +138,18 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, NDArray]]:
             total = checksum.hex(length.to_bytes(8, "little") + _unsummed(raw))
     if total != metadata["checksum"]:
         raise AlteredFileError(
-            f"{path} was altered after it was saved: its content does not have its checksum. Use "
+            f"{path} was altered after it was saved: its content does not match its checksum. Use "
             "another copy, or save the model again."
         )
     arrays = {
         name: _view(payload[begin:end], dtype).reshape(shape)
         for name, (dtype, shape, begin, end) in table.items()
     }
-    return parse(metadata["manifest"]), arrays
+    return ModelFile(int(metadata["format_version"]), parse(metadata["manifest"]), arrays)
 
 
-def _view(content: NDArray, dtype: np.dtype) -> NDArray:
-    # A byte of 2 is no bool to compiled code.
+def _view(content: Bytes, dtype: np.dtype[Any]) -> Array:
+    # Compiled code takes only the bytes 0 and 1 for booleans.
     return content != 0 if dtype.kind == "b" else content.view(dtype)
 
 
@@ -147,7 +160,9 @@ def parse(text: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise AlteredFileError(f"the file's description is not valid JSON: {error}.") from error
     if not isinstance(found, dict):
-        raise AlteredFileError(f"the file's description is no object but {type(found).__name__}.")
+        raise AlteredFileError(
+            f"the file's description is not an object but {type(found).__name__}."
+        )
     if _nested_too_deep(found):
         raise AlteredFileError(
             f"the file's description holds values inside each other more than {MOST_NESTED} deep."
@@ -156,7 +171,7 @@ def parse(text: str | bytes) -> dict[str, Any]:
 
 
 def _nested_too_deep(value: Any) -> bool:
-    """More than ``MOST_NESTED`` objects and lists, one inside another; counted without calls."""
+    """Whether more than ``MOST_NESTED`` objects and lists are inside each other; not recursive."""
     level = [value]
     for _ in range(MOST_NESTED):
         inner = [node.values() if type(node) is dict else node for node in level]
@@ -169,12 +184,12 @@ def _nested_too_deep(value: Any) -> bool:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key comes twice")
+        raise ValueError("a key is repeated")
     return found
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _header(path: Path, raw: bytes) -> tuple[dict[str, Any], dict[str, str]]:
@@ -186,10 +201,13 @@ def _header(path: Path, raw: bytes) -> tuple[dict[str, Any], dict[str, str]]:
         complete = ours and all(isinstance(metadata[key], str) for key in ("checksum", "manifest"))
     except (ModelFileError, KeyError, TypeError, ValueError) as error:
         raise NotAModelFileError(
-            f"{path} is no polycal model, or its beginning is damaged. Give a file of model.save."
+            f"{path} is not a polycal model, or its beginning is damaged. Give a file that "
+            "model.save wrote."
         ) from error
     if not ours:
-        raise NotAModelFileError(f"{path} is no polycal model. Give a file of model.save.")
+        raise NotAModelFileError(
+            f"{path} is not a polycal model. Give a file that model.save wrote."
+        )
     if version > FORMAT:
         raise NewerFormatError(
             f"{path} has format version {version}; this polycal reads up to {FORMAT}. Install a "
@@ -200,24 +218,24 @@ def _header(path: Path, raw: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     return header, metadata
 
 
-def _table(path: Path, header: dict[str, Any], size: int) -> dict[str, tuple]:
+def _table(path: Path, header: dict[str, Any], size: int) -> dict[str, tuple[Any, ...]]:
     """dtype, shape, first and last byte of each array: without gaps, up to the file's end."""
-    table, places = {}, []
+    table, extents = {}, []
     try:
         for name, entry in header.items():
             dtype, shape = DTYPES[entry["dtype"]], entry["shape"]
             begin, end = entry["data_offsets"]
             numbers = [*shape, begin, end]
             if any(type(number) is not int or number < 0 for number in numbers):
-                raise ValueError("a size that is no number")
+                raise ValueError("a size is not a number")
             if end - begin != dtype.itemsize * math.prod(shape) or begin % dtype.itemsize:
                 raise ValueError("a shape that does not fit its bytes")
             table[name] = (dtype, tuple(shape), begin, end)
-            places.append((begin, end))
+            extents.append((begin, end))
     except (KeyError, TypeError, ValueError) as error:
-        raise AlteredFileError(f"{path} has a table of arrays that is wrong: {error}.") from error
+        raise AlteredFileError(f"{path} has a wrong table of arrays: {error}.") from error
     last = 0
-    for begin, end in sorted(places):
+    for begin, end in sorted(extents):
         if begin != last:
             raise AlteredFileError(f"{path} has arrays that overlap or leave a gap.")
         last = end
@@ -228,12 +246,12 @@ def _table(path: Path, header: dict[str, Any], size: int) -> dict[str, tuple]:
     return table
 
 
-def _truncated(path: Path, size: int, wanted: int) -> str:
-    return f"{path} ends too early: {size} bytes instead of {wanted}. Copy it again."
+def _truncated(path: Path, size: int, expected: int) -> str:
+    return f"{path} ends too early: {size} bytes instead of {expected}. Copy it again."
 
 
 def _unsummed(raw: bytes) -> bytes:
-    """The header as it was before the checksum came in."""
+    """The header as it was before the checksum was filled in."""
     mark = b'"checksum":"'
-    place = raw.find(mark) + len(mark)
-    return raw[:place] + NO_SUM.encode() + raw[place + len(NO_SUM) :]
+    start = raw.find(mark) + len(mark)
+    return raw[:start] + NO_SUM.encode() + raw[start + len(NO_SUM) :]

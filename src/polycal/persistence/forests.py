@@ -1,7 +1,8 @@
-"""scikit-learn's forests and trees, without skops: their trees are most of a file."""
+"""scikit-learn's forests and trees, without skops: smaller, faster, and built at first use."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,12 +11,13 @@ from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
-from ..core.reading import Reading
-from ..parents.forest import ForestAdapter
+from .._utils.arrays import Array
+from ..parents import Adapter
+from ..parents.forest import ForestAdapter, PackedTrees
 from .errors import AlteredFileError
 from .parameters import pack_parameters, unpack_parameters
 from .trees import Trees
-from .values import Packer, Unpacker, of, one
+from .values import Packer, Unpacker, expect_keys, expect_type
 
 CLASSES = {
     cls.__name__: cls
@@ -30,7 +32,7 @@ TREE_OF = {
     "RandomForestClassifier": DecisionTreeClassifier,
     "ExtraTreesClassifier": ExtraTreeClassifier,
 }
-# All that a fit leaves beside the trees; another attribute is not ours to store.
+# All attributes that a fit sets beside the trees. A forest with others is stored through skops.
 FITTED = (
     "n_features_in_",
     "feature_names_in_",
@@ -47,38 +49,53 @@ FITTED = (
 
 
 class StoredForest(ForestAdapter):
-    """A forest from a file; nodes to walk, or the estimator, are made when asked for."""
+    """A forest from a file. Its packed trees and its estimator are made at their first use."""
 
-    def __init__(self, trees: Trees, make: Recipe):
-        self._trees, self._make = trees, make
-
-    def read(self, X: Any, verbose: int = 0) -> Reading:
-        if not hasattr(self, "_nodes"):
-            self._start, self._nodes, self._value = self._trees.walkable()
-        return super().read(X, verbose)
+    def __init__(self, trees: Trees, settings: ForestSettings) -> None:
+        self._trees, self._settings = trees, settings
+        self.is_fitted = True
 
     @cached_property
     def estimator(self) -> Any:
-        return self._make.estimator(self._trees)
+        return self._settings.estimator(self._trees)
+
+    @cached_property
+    def _packed(self) -> PackedTrees:
+        return PackedTrees(*self._trees.walkable())
+
+    # The methods below are overridden because those of the base class use the estimator.
+
+    @cached_property
+    def allows_missing(self) -> bool:
+        return ForestAdapter(self.copy()).allows_missing
 
     @property
-    def _jobs(self) -> int | None:
-        return self._make.parameters.get("n_jobs")  # without making the estimator
+    def _n_jobs(self) -> int | None:
+        n_jobs: int | None = self._settings.parameters.get("n_jobs")
+        return n_jobs
 
-    def unfitted(self) -> Any:
-        return self._make.estimator(None)
+    def copy(self) -> Any:
+        return self._settings.estimator(None)
+
+    def fit(
+        self, X: Any, codes: Array, classes: Array, sample_weight: Array | None = None
+    ) -> Adapter:
+        return ForestAdapter(self.copy()).fit(X, codes, classes, sample_weight)
 
 
-class Recipe:
+@dataclass(frozen=True)
+class ForestSettings:
     """Everything about a forest but its trees."""
 
-    def __init__(self, name: str, parameters: dict, fitted: dict, tree: dict, states: list):
-        self.name, self.parameters, self.fitted = name, parameters, fitted
-        self.tree, self.states = tree, states  # of each tree: fitted attributes, random_state
+    name: str  # of its class
+    parameters: dict[str, Any]
+    fitted: dict[str, Any]  # attributes that the fit has set
+    tree: dict[str, Any]  # the same of each tree, which all trees share
+    states: list[Any]  # random_state of each tree
 
     @classmethod
-    def of(cls, estimator: Any) -> Recipe | None:
-        """None for an estimator that has more to it."""
+    def from_estimator(cls, estimator: Any) -> ForestSettings | None:
+        """None for an estimator that these fields do not describe completely."""
         name = type(estimator).__name__
         if type(estimator) is not CLASSES.get(name):
             return None
@@ -99,10 +116,11 @@ class Recipe:
                 or not _same(own, blank)
                 or not _same(tree, trees[0])
             ):
-                return None  # a forest that grew in parts, with other settings in between
+                return None  # fitted with warm_start, and its settings changed in between
         return cls(name, parameters, fitted, trees[0] or {}, states)
 
     def estimator(self, trees: Trees | None) -> Any:
+        """The fitted estimator; without trees, an unfitted one."""
         estimator = CLASSES[self.name](**self.parameters)
         if trees is None:
             return estimator
@@ -129,58 +147,66 @@ class Recipe:
 def _blank(forest: Any) -> dict[str, Any]:
     """Parameters of the trees that the forest would make."""
     shared = {key: getattr(forest, key) for key in forest.estimator_params}
-    return clone(forest.estimator).set_params(**shared | {"random_state": None}).get_params()
+    tree = clone(forest.estimator).set_params(**shared | {"random_state": None})
+    return dict(tree.get_params())
 
 
 def _fitted(estimator: Any, parameters: set[str]) -> dict[str, Any] | None:
+    """Attributes that the fit has set; None if there is one that a file does not hold."""
     made = {"estimator", "estimator_params", "estimator_", "estimators_", "tree_"}
     left = {key: value for key, value in vars(estimator).items() if key not in parameters}
     found = {key: value for key, value in left.items() if key not in made}
     return found if found.keys() <= set(FITTED) else None
 
 
-def _same(a: dict | None, b: dict | None) -> bool:
+def _same(a: dict[str, Any] | None, b: dict[str, Any] | None) -> bool:
     if a is None or b is None or a.keys() != b.keys():
         return False
     return all(a[key] is b[key] or np.array_equal(a[key], b[key]) for key in a)
 
 
-def _is(found: Any, number: int) -> bool:
+def _is_number(found: Any, number: int) -> bool:
     return isinstance(found, (int, np.integer)) and found == number
 
 
-def pack_forest(packer: Packer, estimator: Any, recipe: Recipe) -> dict[str, Any]:
+def pack_forest(packer: Packer, estimator: Any, settings: ForestSettings) -> dict[str, Any]:
+    """A forest or a single tree."""
     trees = [tree.tree_ for tree in getattr(estimator, "estimators_", [estimator])]
     return {
         "kind": "forest",
-        "class": recipe.name,
-        "parameters": pack_parameters(packer, recipe.parameters, recipe.name),
-        "fitted": packer.value("forest", recipe.fitted),
-        "tree": packer.value("tree", recipe.tree),
-        "states": packer.value("random_state of a tree", recipe.states),
-        "trees": Trees.of(trees).pack(packer, "trees"),
+        "class": settings.name,
+        "parameters": pack_parameters(packer, settings.parameters, settings.name),
+        "fitted": packer.value("forest", settings.fitted),
+        "tree": packer.value("tree", settings.tree),
+        "states": packer.value("random_state of a tree", settings.states),
+        "trees": Trees.from_sklearn(trees).pack(packer, "trees"),
     }
 
 
 def unpack_forest(reader: Unpacker, node: Any, n_classes: int) -> StoredForest:
+    """The forest that ``pack_forest`` stored; its trees are checked, and not built yet."""
     keys = ("kind", "class", "parameters", "fitted", "tree", "states", "trees")
-    _, name, parameters, *packed, trees = one(node, *keys)
+    _, name, parameters, *packed, trees = expect_keys(node, *keys)
     parameters = unpack_parameters(reader, parameters)
     fitted, tree, states = (reader.value(part) for part in packed)
     for value, kind in ((fitted, dict), (tree, dict), (states, list)):
-        of(kind, value)
-    known = CLASSES.get(of(str, name))
+        expect_type(kind, value)
+    known = CLASSES.get(expect_type(str, name))
     if known is None or not parameters.keys() <= known().get_params().keys():
-        raise AlteredFileError(f"the file holds no forest that polycal knows, but {name[:40]!r}.")
+        raise AlteredFileError(
+            f"the file holds a {name[:40]!r}, which is no forest that polycal knows."
+        )
     if not fitted.keys() | tree.keys() <= set(FITTED):
         raise AlteredFileError("the file gives attributes to a forest that it does not have.")
-    n_features = of(int, fitted.get("n_features_in_"))
+    n_features = expect_type(int, fitted.get("n_features_in_"))
     found = Trees.unpack(reader, trees, n_features)
-    # scikit-learn compares rows with the forest alone, and walks down its trees without checks.
-    wanted = {"n_features_in_": n_features, "n_outputs_": 1, "n_classes_": found.shape[1]}
+    # scikit-learn checks the rows against the forest, and walks down the trees without checks.
+    expected = {"n_features_in_": n_features, "n_outputs_": 1, "n_classes_": found.shape[1]}
     parts = (fitted, tree) if name in TREE_OF else (fitted,)
-    plain = all(_is(part.get(key), value) for part in parts for key, value in wanted.items())
+    fits = all(
+        _is_number(part.get(key), value) for part in parts for key, value in expected.items()
+    )
     n_trees = len(states) if name in TREE_OF else 1
-    if not plain or found.shape[1] != n_classes or n_trees != len(found.n_nodes):
+    if not fits or found.shape[1] != n_classes or n_trees != len(found.n_nodes):
         raise AlteredFileError("the forest of the file does not fit its trees or its classes.")
-    return StoredForest(found, Recipe(name, parameters, fitted, tree, states))
+    return StoredForest(found, ForestSettings(name, parameters, fitted, tree, states))

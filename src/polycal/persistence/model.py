@@ -1,4 +1,4 @@
-"""A fitted model to a manifest and arrays, and back."""
+"""``save`` and ``load``: a fitted model as a manifest and arrays, and the model from them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,20 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ..calibration.fitted_model import FittedModel
 from ..estimators import (
     BaseCalibrator,
     GeodesicCalibrator,
     KernelDensityForest,
     KernelDensityNetwork,
 )
-from ..estimators.source import Source
 from .container import read, write
 from .errors import AlteredFileError, UnknownTypeError
+from .format1 import convert_state
 from .parameters import pack_parameters, unpack_parameters
 from .parents import Given, pack_parent, unpack_parent
-from .state import (
-    FAMILIAR,
-    Reader,
-    pack_fields,
-    pack_gate,
-    pack_landscape,
-    pack_posterior,
-    require,
-    unpack_familiar,
-    unpack_gate,
-    unpack_landscape,
-    unpack_posterior,
-)
-from .values import Packer, Unpacker, of, one
+from .state import PartReader, check_part, pack_part, require
+from .values import Packer, Unpacker, expect_keys, expect_type
 
 CLASSES: dict[str, type[BaseCalibrator]] = {
     cls.__name__: cls for cls in (GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork)
@@ -53,28 +42,15 @@ LIBRARIES = (
     "skorch",
     "keras",
 )
-STATE = (
-    "classes",
-    "priors",
-    "features",
-    "names",
-    "calibration",
-    "false_alarm",
-    "landscape",
-    "posterior",
-    "gate",
-    "familiar",
-)
-PLANS = ("given", "holdout", "oob", "cv")
 
 
-def save(model: BaseCalibrator, path: str | os.PathLike) -> None:
+def save(model: BaseCalibrator, path: str | os.PathLike[str]) -> None:
     """Write a fitted model; see ``BaseCalibrator.save``."""
-    check_is_fitted(model, "polytopes_")
+    check_is_fitted(model, "model_")
     name = type(model).__name__
     if type(model) is not CLASSES.get(name):
         raise UnknownTypeError(
-            f"a model file does not hold {name}. Save the estimator it is made from: one of "
+            f"a model file does not hold {name}. Save an estimator of one of the classes "
             f"{', '.join(CLASSES)}."
         )
     packer = Packer()
@@ -83,30 +59,26 @@ def save(model: BaseCalibrator, path: str | os.PathLike) -> None:
     names = getattr(model, "feature_names_in_", None)
     manifest = {
         "class": name,
-        "versions": {"python": platform.python_version()} | _versions(),
+        "versions": {},
         "parameters": pack_parameters(packer, parameters, name),
         "state": {
             "classes": packer.value("classes", model.classes_),
-            "priors": packer.array("priors", model.priors_),
             "features": getattr(model, "n_features_in_", None),
             "names": packer.value("feature_names_in_", names),
-            "calibration": model.calibration_,
-            "false_alarm": model.false_alarm_,
-            "landscape": pack_landscape(packer, model._landscape),
-            "posterior": pack_posterior(packer, model._posterior),
-            "gate": pack_gate(model._gate),
-            "familiar": pack_fields(packer, "familiar", model._familiar, FAMILIAR),
+            "model": pack_part(packer, model.model_, "model"),
         },
-        # How the parameter ``estimator`` came: not at all, frozen, or to be fitted.
+        # How the user gave the parameter ``estimator``: not at all, frozen, or to be fitted.
         "given": None
         if parent is None
         else ("frozen" if isinstance(parent, FrozenEstimator) else "plain"),
-        "parent": pack_parent(packer, model._parent.estimator),
+        "parent": pack_parent(packer, model.estimator_),
     }
+    # Now that the parent is packed, all libraries that it took are imported.
+    manifest["versions"] = {"python": platform.python_version()} | _versions()
     write(path, manifest, packer.arrays)
 
 
-def load(path: str | os.PathLike, module: Any, trusted: Sequence[Any]) -> BaseCalibrator:
+def load(path: str | os.PathLike[str], module: Any, trusted: Sequence[Any]) -> BaseCalibrator:
     """The model of a file; see ``polycal.load``."""
     try:
         return _load(path, module, trusted)
@@ -114,73 +86,59 @@ def load(path: str | os.PathLike, module: Any, trusted: Sequence[Any]) -> BaseCa
         raise AlteredFileError(f"{path} holds values inside each other without end.") from error
 
 
-def _load(path: str | os.PathLike, module: Any, trusted: Sequence[Any]) -> BaseCalibrator:
-    manifest, arrays = read(path)
+def _load(path: str | os.PathLike[str], module: Any, trusted: Sequence[Any]) -> BaseCalibrator:
+    version, manifest, arrays = read(path)
     keys = ("class", "versions", "parameters", "state", "given", "parent")
-    name, _, parameters, state, came, parent = one(manifest, *keys)
-    if of(str, name) not in CLASSES:
-        raise AlteredFileError(f"the file holds no model that polycal knows, but {name[:40]!r}.")
+    name, _, parameters, state, given, parent = expect_keys(manifest, *keys)
+    if expect_type(str, name) not in CLASSES:
+        raise AlteredFileError(
+            f"the file holds a {name[:40]!r}, which is no model that polycal knows."
+        )
     plain = Unpacker(arrays)
     values = unpack_parameters(plain, parameters)
     known = CLASSES[name]().get_params(deep=False).keys() - {"estimator"}
-    if not values.keys() <= known:  # one that came later has its default
-        raise AlteredFileError(f"the file has other parameters than {name}.")
+    if not values.keys() <= known:  # a parameter that is newer than the file has its default
+        raise AlteredFileError(f"the file has parameters that {name} does not have.")
     model = CLASSES[name](**values)
-    for setting in ("n_jobs", "verbose"):  # the two that queries use as they are
+    for setting in ("n_jobs", "verbose"):  # queries use these two without another check
         value = getattr(model, setting)
-        require(value is None or isinstance(value, (int, np.integer)), f"{setting} is no number")
-    _restore(model, Reader(arrays, 0), state)
-    _adopt(model, unpack_parent(plain, parent, Given(len(model.classes_), module, trusted)), came)
+        require(value is None or isinstance(value, (int, np.integer)), f"{setting} is not a number")
+    if version == 1:
+        state = convert_state(state, arrays)
+    classes, features, names, node = expect_keys(state, "classes", "features", "names", "model")
+    reader = PartReader(arrays)
+    model.classes_ = expect_type(np.ndarray, reader.value(classes))
+    require(model.classes_.ndim == 1 and len(model.classes_) > 1, "there are no classes")
+    reader.lengths["classes"] = len(model.classes_)
+    _restore_features(model, reader, features, names)
+    fields = reader.fields(node, FittedModel)
+    context = Given(len(model.classes_), given == "frozen", module, trusted)
+    adapter, unfitted = unpack_parent(plain, parent, context)
+    model.model_ = FittedModel(parent=adapter, **fields)
+    check_part(model.model_)
+    _restore_estimator(model, unfitted, given)
     return model
 
 
-def _restore(model: BaseCalibrator, reader: Reader, node: Any) -> None:
-    classes, priors, features, names, plan, level, landscape, posterior, gate, familiar = one(
-        node, *STATE
-    )
-    require(plan in PLANS, "there is no such calibration")
-    require(0 < of(float, level) < 1, "the false alarms are no share")
-    model.calibration_, model.false_alarm_ = plan, level
-    model.classes_ = of(np.ndarray, reader.value(classes))
-    require(model.classes_.ndim == 1 and len(model.classes_) > 1, "there are no classes")
-    reader.sizes["c"] = len(model.classes_)
-    model.priors_ = reader.sized(priors, "float64 c")
-    if of((int, type(None)), features) is not None:
+def _restore_features(model: BaseCalibrator, reader: PartReader, features: Any, names: Any) -> None:
+    if expect_type((int, type(None)), features) is not None:
         model.n_features_in_ = features
     if names is not None:
-        names = of(np.ndarray, reader.value(names))
+        names = expect_type(np.ndarray, reader.value(names))
         words = names.shape == (features,) and all(type(name) is str for name in names.tolist())
-        require(words, "names of features are none")
+        require(words, "the feature names are not text, or there is not one for each feature")
         model.feature_names_in_ = names
-    place = unpack_landscape(reader, landscape)
-    model._landscape, model.polytopes_ = place, place.polytopes
-    model._posterior = unpack_posterior(reader, posterior, place.settings)
-    model.gamma_, model.pool_weights_ = model._posterior.gamma, model._posterior.pool_weights
-    model._gate = unpack_gate(reader, gate, place.settings)
-    model.log_floor_ = model._gate.log_floor
-    model._familiar = unpack_familiar(reader, familiar)
 
 
-def _adopt(model: BaseCalibrator, restored: tuple[Any, Any], came: Any) -> None:
-    """The parent in its places: read by, given as a parameter, and fitted anew."""
-    parent, unfitted = restored
-    require(came in (None, "frozen", "plain"), "the parent came in no way")
-    model._parent = parent
-    takes_parent = isinstance(model, GeodesicCalibrator)
-    require(takes_parent or came is None, "the model takes no parent")
-    if came is not None:
-        model.estimator = FrozenEstimator(parent.estimator) if came == "frozen" else unfitted
-    frozen = came == "frozen" or parent.pretrained
-    model._source = Source(parent.estimator if frozen else unfitted, _family(parent), frozen)
-
-
-def _family(parent: Any) -> Any:
-    """The family as ``find_adapter`` names it."""
-    return next(
-        cls for cls in type(parent).__mro__ if cls.__module__.startswith("polycal.parents.")
-    )
+def _restore_estimator(model: BaseCalibrator, unfitted: Any, given: Any) -> None:
+    """The parameter ``estimator``, as the user gave it to the calibrator."""
+    require(given in (None, "frozen", "plain"), "it is unknown how the parent was given")
+    if given is None:
+        return
+    require(isinstance(model, GeodesicCalibrator), "the model takes no parent")
+    model.estimator = FrozenEstimator(model.estimator_) if given == "frozen" else unfitted
 
 
 def _versions() -> dict[str, str]:
-    """Of the libraries that are in use."""
+    """Versions of the libraries that have been imported."""
     return {name: sys.modules[name].__version__ for name in LIBRARIES if name in sys.modules}

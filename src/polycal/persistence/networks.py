@@ -1,28 +1,31 @@
-"""Networks: their weights. The code comes from the user, who gives the network to ``load``."""
+"""Networks: a file holds their weights. The user gives their code, the network, to ``load``."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
+from .._utils.arrays import Array
 from .._utils.optional import optional
 from ..parents import TorchParent
 from ..parents.base import is_a
-from ..parents.torch.hooks import unwrap
+from ..parents.torch.inference import unwrap
 from ..parents.torch.plan import make_plan
 from .container import NAMES
 from .errors import AlteredFileError, UnknownTypeError, WrongModuleError
 from .parameters import pack_parameters, unpack_parameters
-from .values import Packer, Unpacker, of, one
+from .values import Packer, Unpacker, expect_keys, expect_type
 
 HOW = "polycal.load(path, module=net), with the network as it was given to fit, trained or not"
+# Name of each weight -> its array, and its type in the network (NumPy has no bfloat16).
+Weights: TypeAlias = dict[str, tuple[Array, str]]
 
 
 def network_kind(estimator: Any) -> str | None:
+    """The library of a network; None for anything else."""
     if is_a(estimator, "keras", "Model"):
         return "keras"
     if isinstance(estimator, TorchParent) or is_a(estimator, "torch", "Module"):
@@ -33,10 +36,11 @@ def network_kind(estimator: Any) -> str | None:
 
 
 def pack_network(packer: Packer, estimator: Any) -> dict[str, Any]:
+    """The weights, and the settings of a ``TorchParent``."""
     kind = network_kind(estimator)
     more: dict[str, Any] = {}
     if kind == "keras":
-        # Names of layers are numbered on, so that the same network has others each time.
+        # Not by name: Keras gives new numbers to the layers of a network each time it is built.
         state = {f"{i}": np.asarray(w) for i, w in enumerate(estimator.get_weights())}
     elif kind == "torch":
         wrapped = isinstance(estimator, TorchParent)
@@ -65,16 +69,16 @@ def unpack_network(reader: Unpacker, node: Any, module: Any) -> Any:
         raise WrongModuleError(f"the file holds the weights of a network, not its code. Use {HOW}.")
     kind = node["kind"]
     keys = {"keras": (), "torch": ("wrapped", "parts", "parameters"), "skorch": ("classes",)}[kind]
-    _, state, *more = one(node, "kind", "state", *keys)
+    _, state, *more = expect_keys(node, "kind", "state", *keys)
     weights = {}
-    for entry in of(list, state):
-        if len(of(list, entry)) != 3:
-            raise AlteredFileError(f"the file holds {str(entry)[:80]} in place of a weight.")
+    for entry in expect_type(list, state):
+        if len(expect_type(list, entry)) != 3:
+            raise AlteredFileError(f"the file holds {str(entry)[:80]} where a weight belongs.")
         name, dtype, array = entry
         stored = reader.array(array)
-        if stored.dtype.name != ("int16" if of(str, dtype) == "bfloat16" else dtype):
+        if stored.dtype.name != ("int16" if expect_type(str, dtype) == "bfloat16" else dtype):
             raise AlteredFileError(f"the file holds {stored.dtype} where {dtype[:20]} belongs.")
-        weights[of(str, name)] = (stored, dtype)
+        weights[expect_type(str, name)] = (stored, dtype)
     if kind == "keras":
         return _keras(module, weights)
     if kind == "torch":
@@ -82,9 +86,11 @@ def unpack_network(reader: Unpacker, node: Any, module: Any) -> Any:
     return _skorch(reader, module, weights, *more)
 
 
-def _keras(module: Any, weights: dict) -> Any:
+def _keras(module: Any, weights: Weights) -> Any:
     if not is_a(module, "keras", "Model"):
-        raise WrongModuleError(f"module is a {_came(module)}; expected the Keras model. Use {HOW}.")
+        raise WrongModuleError(
+            f"module is a {type(module).__name__}; expected the Keras model. Use {HOW}."
+        )
     found = [(str(i), np.asarray(w)) for i, w in enumerate(module.get_weights())]
     _compare({name: (w.shape, str(w.dtype)) for name, w in found}, weights)
     network = optional("keras", "keras").models.clone_model(module)
@@ -93,41 +99,43 @@ def _keras(module: Any, weights: dict) -> Any:
 
 
 def _torch(
-    reader: Unpacker, module: Any, weights: dict, wrapped: Any, parts: Any, node: Any
+    reader: Unpacker, module: Any, weights: Weights, wrapped: Any, parts: Any, node: Any
 ) -> Any:
     parameters = unpack_parameters(reader, node)
     if not parameters.keys() <= TorchParent().get_params().keys() - {"module"}:
         raise AlteredFileError("the file gives parameters to TorchParent that it does not have.")
     if isinstance(module, TorchParent):
-        module = (module.encoder, module.head) if of(bool, parts) else module.module
-    if of(bool, parts):
+        module = (module.encoder, module.head) if expect_type(bool, parts) else module.module
+    if expect_type(bool, parts):
         pair = module if isinstance(module, (tuple, list)) else ()
         if len(pair) != 2 or not all(is_a(part, "torch", "Module") for part in pair):
             raise WrongModuleError(
-                f"module is a {_came(module)}; the model was fitted with an encoder and a head. "
-                "Use polycal.load(path, module=(encoder, head))."
+                f"module is a {type(module).__name__}; the model was fitted with an encoder and a "
+                "head. Use polycal.load(path, module=(encoder, head))."
             )
         encoder, head = deepcopy(tuple(map(unwrap, pair)))
         parent = TorchParent(**parameters | {"encoder": encoder, "head": head})
     else:
         if not is_a(module, "torch", "Module"):
             raise WrongModuleError(
-                f"module is a {_came(module)}; expected the PyTorch module. Use {HOW}."
+                f"module is a {type(module).__name__}; expected the PyTorch module. Use {HOW}."
             )
         parent = TorchParent(deepcopy(unwrap(module)), **parameters)
     try:
         network = make_plan(parent).model
     except (TypeError, ValueError) as error:
         raise WrongModuleError(
-            f"the module given cannot be read as the saved one: {error}"
+            f"the module given does not fit the model in the file: {error}"
         ) from error
     _load_torch(network, weights)
-    return parent if of(bool, wrapped) else parent.module
+    return parent if expect_type(bool, wrapped) else parent.module
 
 
-def _skorch(reader: Unpacker, module: Any, weights: dict, classes: Any) -> Any:
+def _skorch(reader: Unpacker, module: Any, weights: Weights, classes: Any) -> Any:
     if not is_a(module, "skorch", "NeuralNet"):
-        raise WrongModuleError(f"module is a {_came(module)}; expected the skorch net. Use {HOW}.")
+        raise WrongModuleError(
+            f"module is a {type(module).__name__}; expected the skorch net. Use {HOW}."
+        )
     net = clone(module).initialize()
     _load_torch(unwrap(net.module_), weights)
     classes = reader.value(classes)
@@ -136,7 +144,7 @@ def _skorch(reader: Unpacker, module: Any, weights: dict, classes: Any) -> Any:
     return net
 
 
-def _load_torch(network: Any, weights: dict) -> None:
+def _load_torch(network: Any, weights: Weights) -> None:
     torch = optional("torch", "torch")
     own = network.state_dict()
     _compare({k: (tuple(v.shape), str(v.dtype).split(".")[-1]) for k, v in own.items()}, weights)
@@ -148,8 +156,8 @@ def _load_torch(network: Any, weights: dict) -> None:
 
 
 def _settings(parent: TorchParent, network: Any) -> dict[str, Any]:
-    """Parameters of the parent without its modules: submodules by their names."""
-    settings = parent.get_params(deep=False)
+    """Parameters of the parent; a name instead of each submodule, and no other modules."""
+    settings: dict[str, Any] = parent.get_params(deep=False)
     del settings["module"]
     settings["device"] = None if parent.device is None else str(parent.device)
     for part in ("encoder", "head"):
@@ -163,6 +171,7 @@ def _settings(parent: TorchParent, network: Any) -> dict[str, Any]:
 
 
 def _arrays(state: dict[str, Any]) -> dict[str, Any]:
+    """Tensors as arrays; one of bfloat16 as a pair of its bits and its type."""
     torch = optional("torch", "torch")
     found: dict[str, Any] = {}
     for name, tensor in state.items():
@@ -179,7 +188,7 @@ def _arrays(state: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _with_dtypes(state: dict[str, Any]) -> dict[str, tuple[NDArray, str]]:
+def _with_dtypes(state: dict[str, Any]) -> Weights:
     found = {
         name: value if isinstance(value, tuple) else (value, str(value.dtype))
         for name, value in state.items()
@@ -193,22 +202,18 @@ def _with_dtypes(state: dict[str, Any]) -> dict[str, tuple[NDArray, str]]:
     return found
 
 
-def _compare(own: dict[str, tuple], weights: dict[str, tuple]) -> None:
-    """Same names, shapes and types, or what is different first."""
-    missing, more = sorted(weights.keys() - own.keys()), sorted(own.keys() - weights.keys())
-    if missing or more:
+def _compare(own: dict[str, tuple[tuple[int, ...], str]], weights: Weights) -> None:
+    """Raise unless names, shapes and types are the same; the error names the first difference."""
+    missing, extra = sorted(weights.keys() - own.keys()), sorted(own.keys() - weights.keys())
+    if missing or extra:
         raise WrongModuleError(
-            f"the network given is another than the saved one: it lacks {missing[:5]} and has "
-            f"{more[:5]} beside it. Use {HOW}."
+            f"the network given is not the one that was saved: it lacks {missing[:5]} and has "
+            f"{extra[:5]} in addition. Use {HOW}."
         )
     for name, (array, dtype) in weights.items():
         if own[name] != (array.shape, dtype):
             shape, kind = own[name]
             raise WrongModuleError(
-                f"the network given is another than the saved one: {name!r} has shape {shape} of "
+                f"the network given is not the one that was saved: {name!r} has shape {shape} of "
                 f"{kind}; saved was {array.shape} of {dtype}. Use {HOW}."
             )
-
-
-def _came(value: Any) -> str:
-    return type(value).__name__

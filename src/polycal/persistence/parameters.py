@@ -1,4 +1,4 @@
-"""Constructor parameters: stored if a file can hold them, else named and left at None."""
+"""Constructor parameters: one that a file cannot hold gives a warning and becomes None."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import warnings
 from typing import Any
 
 from .errors import UnknownTypeError
-from .values import Packer, Unpacker, of, one
+from .values import Packer, Unpacker, expect_keys, expect_type
 
 
 def pack_parameters(packer: Packer, parameters: dict[str, Any], owner: str) -> dict[str, Any]:
-    """Prediction needs none of them: what cannot be stored gives a warning, not an error."""
+    """No error for what cannot be stored: predictions do not need these parameters."""
     values, lost = {}, []
     for key, value in parameters.items():
         try:
@@ -28,5 +28,6 @@ def pack_parameters(packer: Packer, parameters: dict[str, Any], owner: str) -> d
 
 
 def unpack_parameters(reader: Unpacker, node: Any) -> dict[str, Any]:
-    values, _ = one(node, "values", "lost")
-    return {key: reader.value(value) for key, value in of(dict, values).items()}
+    """The parameters by name."""
+    values, _ = expect_keys(node, "values", "lost")
+    return {key: reader.value(value) for key, value in expect_type(dict, values).items()}

@@ -1,4 +1,4 @@
-"""Parents: each family in the form that is safest and smallest for it."""
+"""Parents: a form of storage for each family, the safest and smallest that there is."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from ..parents import Adapter, find_adapter
+from ..parents import Adapter
+from ..parents.base import wrap
 from .boosting import is_boosting, pack_boosting, unpack_boosting
 from .errors import AlteredFileError, WrongModuleError
-from .forests import Recipe, pack_forest, unpack_forest
+from .forests import ForestSettings, pack_forest, unpack_forest
 from .networks import network_kind, pack_network, unpack_network
 from .parameters import pack_parameters, unpack_parameters
 from .sklearn import pack_sklearn, unpack_sklearn
-from .values import Packer, Unpacker, of, one
+from .values import Packer, Unpacker, expect_keys, expect_type
 
 NETWORKS = ("keras", "torch", "skorch")
 
 
 @dataclass(frozen=True)
 class Given:
-    """What the user gives to ``load``, and what is known of the model."""
+    """What a parent is restored with: facts about the model, and what the user gave ``load``."""
 
     n_classes: int
+    frozen: bool  # the parent was fitted before, and is never fitted again
     module: Any
     trusted: Sequence[Any]
 
 
 def pack_parent(packer: Packer, estimator: Any) -> dict[str, Any]:
-    recipe = Recipe.of(estimator)
-    if recipe is not None:
-        return pack_forest(packer, estimator, recipe)
+    """A fitted estimator, in the form of its family."""
+    settings = ForestSettings.from_estimator(estimator)
+    if settings is not None:
+        return pack_forest(packer, estimator, settings)
     if type(estimator) is Pipeline:
         *first, (name, last) = estimator.steps
         parameters = estimator.get_params(deep=False)
@@ -52,20 +55,27 @@ def pack_parent(packer: Packer, estimator: Any) -> dict[str, Any]:
 
 
 def unpack_parent(reader: Unpacker, node: Any, given: Given) -> tuple[Adapter, Any]:
-    """The parent, and an unfitted copy of it (None where the family can make one)."""
+    """The fitted parent, and an estimator to fit again; None if the parent was frozen.
+
+    Not every frozen parent has an unfitted copy: a Pipeline that ends in a trained network has
+    none.
+    """
     kind = node.get("kind") if isinstance(node, dict) else None
     if kind == "forest" and given.module is None:
         forest = unpack_forest(reader, node, given.n_classes)
-        return forest, forest.unfitted()
-    estimator, unfitted = unpack_estimator(reader, node, given)
+        return forest, None if given.frozen else forest.copy()
+    fitted, unfitted = unpack_estimator(reader, node, given)
     try:
-        family = find_adapter(estimator)
-        return family(estimator), family.copy(estimator) if unfitted is None else unfitted
+        adapter = wrap(fitted, is_fitted=True)
+        if given.frozen:
+            return adapter, None
+        return adapter, adapter.copy() if unfitted is None else unfitted
     except (TypeError, ValueError, AttributeError) as error:
         raise AlteredFileError(f"the parent of the file cannot be read: {error}") from error
 
 
 def unpack_estimator(reader: Unpacker, node: Any, given: Given) -> tuple[Any, Any]:
+    """The fitted estimator, and one to fit again; None if its adapter can make one."""
     kind = node.get("kind") if isinstance(node, dict) else None
     if kind == "pipeline":
         return _pipeline(reader, node, given)
@@ -74,11 +84,11 @@ def unpack_estimator(reader: Unpacker, node: Any, given: Given) -> tuple[Any, An
         return network, network
     if given.module is not None:
         raise WrongModuleError(
-            "module is given, but the file holds the whole model. Use polycal.load(path)."
+            "module is given, but the file holds the complete model. Use polycal.load(path)."
         )
     if kind == "forest":
         forest = unpack_forest(reader, node, given.n_classes)
-        return forest.estimator, forest.unfitted()
+        return forest.estimator, forest.copy()
     if kind == "boosting":
         return unpack_boosting(reader, node)
     if kind == "sklearn":
@@ -87,18 +97,20 @@ def unpack_estimator(reader: Unpacker, node: Any, given: Given) -> tuple[Any, An
 
 
 def _pipeline(reader: Unpacker, node: Any, given: Given) -> tuple[Pipeline, Any]:
-    _, parameters, first, name, last = one(node, "kind", "parameters", "first", "name", "last")
+    _, parameters, first, name, last = expect_keys(
+        node, "kind", "parameters", "first", "name", "last"
+    )
     steps = unpack_sklearn(reader, first, given.trusted)
     fitted, unfitted = unpack_estimator(reader, last, given)
     values = unpack_parameters(reader, parameters)
     if not values.keys() <= {"memory", "transform_input", "verbose"}:
         raise AlteredFileError("the file gives parameters to a Pipeline that it does not have.")
-    pipeline = Pipeline([*of(list, steps), (of(str, name), fitted)], **values)
-    if unfitted is not None and unfitted is not fitted:
+    pipeline = Pipeline([*expect_type(list, steps), (expect_type(str, name), fitted)], **values)
+    if not given.frozen and unfitted is not None and unfitted is not fitted:
         try:
-            copied = find_adapter(pipeline).copy(pipeline)
+            copied = wrap(pipeline).copy()
         except (TypeError, ValueError, AttributeError) as error:
-            raise AlteredFileError(f"the Pipeline of the file is not whole: {error}") from error
+            raise AlteredFileError(f"the Pipeline of the file is not complete: {error}") from error
         copied.steps[-1] = (name, unfitted)
         return pipeline, copied
     return pipeline, None

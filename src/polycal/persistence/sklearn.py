@@ -1,7 +1,7 @@
 """Any other scikit-learn estimator, through skops: without pickle, and only trusted types.
 
-skops does not vouch for trees, since scikit-learn walks down them without checks; they are
-taken out before, stored as arrays, and put back after they were checked.
+skops does not trust trees, since scikit-learn walks down them without checks. They are taken out of
+the estimator, stored as arrays, and put back once they are checked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from .._utils.sklearn_compat import PREDICTOR_RECORD_DTYPE, Tree, TreePredictor, walks_within
 from .errors import AlteredFileError, ModelFileError, UnknownTypeError
 from .trees import Trees
-from .values import Packer, Unpacker, of, one
+from .values import Packer, Unpacker, expect_keys, expect_type
 
 # Types beyond those that skops itself trusts. All hold settings and run nothing of their own.
 TRUSTED = (
@@ -31,7 +31,7 @@ TRUSTED = (
     "sklearn.utils.validation.check_array",
 )
 # Parts of scikit-learn whose estimators a file may hold. Those of the others (support vector
-# machines, clusters, neighbours) look up what the file says in compiled code, without checks.
+# machines, clusters, neighbours) use numbers of the file as indices in compiled code, unchecked.
 PACKAGES = frozenset(
     [
         "_loss",
@@ -63,12 +63,12 @@ PACKAGES = frozenset(
     ]
 )
 BITSETS = ("binned_left_cat_bitsets", "raw_left_cat_bitsets")
-# Stands for a tree that was taken out; the number is its place.
+# The key of a mark that replaces a tree; its value is the number of the tree.
 HOLE = "polycal: tree"
 
 
 def pack_sklearn(packer: Packer, estimator: Any, name: str = "parent") -> dict[str, Any]:
-    """Also for a list of estimators."""
+    """A fitted estimator, or a list of them; ``name`` is the prefix of its arrays' names."""
     import skops.io  # imports all of scikit-learn
 
     trees: list[Tree] = []
@@ -84,40 +84,45 @@ def pack_sklearn(packer: Packer, estimator: Any, name: str = "parent") -> dict[s
             f"{type(estimator).__name__} holds an object that a model file does not hold: {error}. "
             "Use functions and classes that can be imported by name."
         ) from error
-    groups: dict[tuple, list[int]] = {}
-    for place, tree in enumerate(trees):
-        groups.setdefault((tree.n_features, tuple(tree.n_classes.tolist())), []).append(place)
+    groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for number, tree in enumerate(trees):
+        groups.setdefault((tree.n_features, tuple(tree.n_classes.tolist())), []).append(number)
     return {
         "kind": "sklearn",
         "skops": packer.bytes(f"{name}.skops", content),
         "trees": [
             {
-                "places": places,
+                "places": numbers,
                 "n_features": n_features,
                 "n_classes": list(n_classes),
-                "trees": Trees.of([trees[i] for i in places]).pack(packer, f"{name}.trees"),
+                "trees": Trees.from_sklearn([trees[i] for i in numbers]).pack(
+                    packer, f"{name}.trees"
+                ),
             }
-            for (n_features, n_classes), places in groups.items()
+            for (n_features, n_classes), numbers in groups.items()
         ],
         "predictors": _pack_predictors(packer, predictors, name) if predictors else None,
     }
 
 
 def unpack_sklearn(reader: Unpacker, node: Any, trusted: Sequence[Any]) -> Any:
-    _, content, groups, predictors = one(node, "kind", "skops", "trees", "predictors")
+    """The estimator or list that ``pack_sklearn`` stored, if all its types are trusted."""
+    _, content, groups, predictors = expect_keys(node, "kind", "skops", "trees", "predictors")
     holes: dict[int, Any] = {}
-    for group in of(list, groups):
-        places, n_features, n_classes, trees = one(
+    for group in expect_type(list, groups):
+        numbers, n_features, n_classes, trees = expect_keys(
             group, "places", "n_features", "n_classes", "trees"
         )
-        found = Trees.unpack(reader, trees, of(int, n_features))
-        sizes = np.array([of(int, size) for size in of(list, n_classes)], dtype=np.intp)
-        if found.shape != (len(sizes), sizes.max(initial=0)) or len(of(list, places)) != len(
-            found.n_nodes
-        ):
+        found = Trees.unpack(reader, trees, expect_type(int, n_features))
+        sizes = np.array(
+            [expect_type(int, size) for size in expect_type(list, n_classes)], dtype=np.intp
+        )
+        if found.shape != (len(sizes), sizes.max(initial=0)) or len(
+            expect_type(list, numbers)
+        ) != len(found.n_nodes):
             raise AlteredFileError("the trees of the file do not fit their classes.")
         built = found.build(n_features, sizes)
-        holes |= zip((of(int, place) for place in places), built, strict=True)
+        holes |= zip((expect_type(int, number) for number in numbers), built, strict=True)
     if predictors is not None:
         holes |= {-1 - i: p for i, p in enumerate(_unpack_predictors(reader, predictors))}
     stripped = _load(reader.bytes(content), trusted)
@@ -126,7 +131,7 @@ def unpack_sklearn(reader: Unpacker, node: Any, trusted: Sequence[Any]) -> Any:
     except ModelFileError:
         raise
     except Exception as error:  # attributes that are missing or of another type
-        raise AlteredFileError(f"the estimator of the file is not whole: {error}.") from error
+        raise AlteredFileError(f"the estimator of the file is not complete: {error}.") from error
 
 
 def _load(content: bytes, trusted: Sequence[Any]) -> Any:
@@ -137,7 +142,7 @@ def _load(content: bytes, trusted: Sequence[Any]) -> Any:
             parts = archive.infolist()
             if any(part.compress_type or part.file_size > len(content) for part in parts):
                 raise AlteredFileError(
-                    "the file holds a compressed estimator, which polycal never is."
+                    "the file holds a compressed estimator; polycal writes none."
                 )
             named = _named(json.loads(archive.read("schema.json")))
         needed = skops.io.get_untrusted_types(data=content)
@@ -174,7 +179,7 @@ def _name(kind: type) -> str:
 
 
 def _strip(value: Any, trees: list[Tree], predictors: list[TreePredictor]) -> Any:
-    """A copy with a mark in place of each tree; what holds no tree is not copied deeply."""
+    """A copy with a mark instead of each tree; what holds no tree is not copied deeply."""
     if isinstance(value, Tree):
         trees.append(value)
         return {HOLE: len(trees) - 1}
@@ -187,8 +192,8 @@ def _strip(value: Any, trees: list[Tree], predictors: list[TreePredictor]) -> An
         return {key: _strip(item, trees, predictors) for key, item in value.items()}
     if isinstance(value, np.ndarray) and value.dtype == object:
         filled = np.empty(value.shape, dtype=object)
-        for place in np.ndindex(value.shape):
-            filled[place] = _strip(value[place], trees, predictors)
+        for position in np.ndindex(value.shape):
+            filled[position] = _strip(value[position], trees, predictors)
         return filled
     if isinstance(value, BaseEstimator):
         shallow = copy(value)
@@ -200,7 +205,7 @@ def _strip(value: Any, trees: list[Tree], predictors: list[TreePredictor]) -> An
 
 
 def _fill(value: Any, holes: dict[int, Any]) -> Any:
-    """The trees back in their places, checked where they stand."""
+    """The trees again instead of the marks; every estimator is checked with its trees."""
     if type(value) is dict and value.keys() == {HOLE}:
         if value[HOLE] not in holes:
             raise AlteredFileError("the file lacks a tree.")
@@ -210,8 +215,8 @@ def _fill(value: Any, holes: dict[int, Any]) -> Any:
     if type(value) is dict:
         return {key: _fill(item, holes) for key, item in value.items()}
     if isinstance(value, np.ndarray) and value.dtype == object:
-        for place in np.ndindex(value.shape):
-            value[place] = _fill(value[place], holes)
+        for position in np.ndindex(value.shape):
+            value[position] = _fill(value[position], holes)
     elif isinstance(value, BaseEstimator):
         state = vars(value)
         state.update({key: _fill(item, holes) for key, item in state.items()})
@@ -237,11 +242,11 @@ def _pack_predictors(packer: Packer, predictors: list[TreePredictor], name: str)
 
 
 def _unpack_predictors(reader: Unpacker, node: Any) -> list[TreePredictor]:
-    arrays, sizes = one(node, "arrays", "sizes")
+    arrays, sizes = expect_keys(node, "arrays", "sizes")
     names = PREDICTOR_RECORD_DTYPE.names or ()
-    parts = dict(zip((*names, *BITSETS), one(arrays, *names, *BITSETS), strict=True))
+    parts = dict(zip((*names, *BITSETS), expect_keys(arrays, *names, *BITSETS), strict=True))
     found = {key: reader.array(part) for key, part in parts.items()}
-    lengths = [reader.array(part) for part in one(sizes, "nodes", *BITSETS)]
+    lengths = [reader.array(part) for part in expect_keys(sizes, "nodes", *BITSETS)]
     n = len(found["value"])
     fits = all(
         found[key].shape == (n,) and found[key].dtype == PREDICTOR_RECORD_DTYPE[key]

@@ -1,4 +1,4 @@
-"""The loops over nodes of scikit-learn's trees."""
+"""Compiled loops over the nodes of scikit-learn's trees."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ LARGEST = 2.0**32
 
 
 @njit(nogil=True, cache=True)
-def squeeze(nodes, value, total, places, feature, threshold, left, n_samples, counts, told):
-    """Fill the arrays of one tree, and say in ``told`` what they tell.
+def squeeze(nodes, value, total, scratch, feature, threshold, left, n_samples, counts, derivable):
+    """Fill the arrays of one tree, and mark in ``derivable`` what need not be stored.
 
-    Children come after their parents, so from the last node on all sums are known. ``total`` and
-    ``places`` are scratch for the counts, the rows and the roots of subtrees.
+    ``derivable`` is for children, counts and Gini impurities. Children follow their parents, so a
+    loop from the last node knows the sums of all children. ``total`` and ``scratch`` are work
+    arrays for the counts, the rows and the roots of subtrees.
     """
     n, k = len(nodes), value.shape[2]
     in_order, counted, gini = True, True, True
-    rows, roots, depth = places[0], places[1], 0  # roots of the subtrees behind a node
+    rows, roots, depth = scratch[0], scratch[1], 0  # roots of the subtrees behind a node
     m, leaf = len(threshold), len(n_samples)
     for i in range(n - 1, -1, -1):
         node = nodes[i]
@@ -43,22 +44,22 @@ def squeeze(nodes, value, total, places, feature, threshold, left, n_samples, co
             counted &= rows[i] == rows[a] + rows[b]
         roots[depth] = i
         depth += 1
-        whole, squares = 0.0, 0.0
+        n_total, squares = 0.0, 0.0
         for y in range(k):
-            whole += total[i, y]
+            n_total += total[i, y]
             squares += total[i, y] * total[i, y]
-        if whole != weight or whole <= 0.0:
+        if n_total != weight or n_total <= 0.0:
             counted = gini = False
             continue
         for y in range(k):
-            counted &= total[i, y] / whole == value[i, 0, y]
-        gini &= 1.0 - squares / (whole * whole) == node.impurity
-    told[0], told[1], told[2] = in_order, counted, gini
+            counted &= total[i, y] / n_total == value[i, 0, y]
+        gini &= 1.0 - squares / (n_total * n_total) == node.impurity
+    derivable[0], derivable[1], derivable[2] = in_order, counted, gini
 
 
 @njit(nogil=True, cache=True)
 def link(start, feature, links):
-    """Children of nodes in order."""
+    """Fill in the children of nodes in order."""
     longest = 0
     for t in range(len(start) - 1):
         longest = max(longest, start[t + 1] - start[t])
@@ -88,8 +89,8 @@ def all_counted(counts):
 
 
 @njit(nogil=True, cache=True)
-def whole(start, feature):
-    """Whether nodes in order make whole trees: each ends where its last leaf is."""
+def is_complete(start, feature):
+    """Whether nodes in order make complete trees: each ends with its last leaf."""
     for t in range(len(start) - 1):
         open_ends = 1
         for i in range(start[t], start[t + 1]):
@@ -102,8 +103,8 @@ def whole(start, feature):
 
 
 @njit(nogil=True, cache=True)
-def ends(start, feature, children):
-    """Whether every child comes after its parent, and leaves have none."""
+def children_follow(start, feature, children):
+    """Whether every child follows its parent, and leaves have no children."""
     for t in range(len(start) - 1):
         n = start[t + 1] - start[t]
         for i in range(n):
@@ -119,7 +120,7 @@ def ends(start, feature, children):
 
 @njit(nogil=True, cache=True)
 def deepest(links):
-    """Steps from the root to the deepest leaf of one tree, where children come after parents."""
+    """Steps from the root to the deepest leaf of one tree, where children follow parents."""
     depth = np.zeros(len(links), np.int64)
     most = 0
     for i in range(len(links)):
@@ -133,6 +134,7 @@ def deepest(links):
 
 @njit(nogil=True, cache=True)
 def pack(start, feature, threshold, links, nodes):
+    """Fill the nodes that ``ForestAdapter`` walks over; a leaf leads to itself."""
     m = 0
     for t in range(len(start) - 1):
         for j in range(start[t], start[t + 1]):
@@ -149,19 +151,21 @@ def pack(start, feature, threshold, links, nodes):
 
 @njit(nogil=True, cache=True)
 def vote(feature, counts, votes):
+    """Fill in the share of each class at the leaves."""
     leaf = 0
     for j in range(len(feature)):
         if feature[j] < 0:
-            whole = 0.0
+            n_total = 0.0
             for y in range(counts.shape[1]):
-                whole += counts[leaf, y]
+                n_total += counts[leaf, y]
             for y in range(counts.shape[1]):
-                votes[j, y] = counts[leaf, y] / whole
+                votes[j, y] = counts[leaf, y] / n_total
             leaf += 1
 
 
 @njit(nogil=True, cache=True)
 def restore(feature, threshold, left, links, nodes):
+    """Fill in children, features and thresholds of the nodes of one tree."""
     m = 0
     for i in range(len(feature)):
         node = nodes[i]
@@ -176,7 +180,7 @@ def restore(feature, threshold, left, links, nodes):
 
 @njit(nogil=True, cache=True)
 def count(counts, n_samples, nodes, value):
-    """Rows, weights, values and Gini impurities from the leaves up."""
+    """Fill in rows, weights, values and Gini impurities, from the leaves to the root."""
     leaf = len(counts)
     for i in range(len(nodes) - 1, -1, -1):
         node = nodes[i]
@@ -191,11 +195,11 @@ def count(counts, n_samples, nodes, value):
             for y in range(counts.shape[1]):
                 value[i, 0, y] = value[left, 0, y] + value[right, 0, y]
     for i in range(len(nodes)):
-        whole, squares = 0.0, 0.0
+        n_total, squares = 0.0, 0.0
         for y in range(counts.shape[1]):
-            whole += value[i, 0, y]
+            n_total += value[i, 0, y]
             squares += value[i, 0, y] * value[i, 0, y]
-        nodes[i].weighted_n_node_samples = whole
-        nodes[i].impurity = 1.0 - squares / (whole * whole)
+        nodes[i].weighted_n_node_samples = n_total
+        nodes[i].impurity = 1.0 - squares / (n_total * n_total)
         for y in range(counts.shape[1]):
-            value[i, 0, y] /= whole
+            value[i, 0, y] /= n_total

@@ -1,9 +1,9 @@
 """scikit-learn's trees as a few narrow arrays.
 
-In the order in which scikit-learn grows trees, where the left child comes next, the leaves alone
-tell the shape of a tree. Without weights, the counts in the leaves tell those of every node, its
-value, and its Gini impurity. What can be told is not stored, if it comes out equal to the last
-bit; all trees of an ensemble lie in the same arrays.
+scikit-learn grows trees in an order where the left child is the next node. In this order the
+leaves alone determine the shape of a tree. Without weights, the counts of the leaves determine
+the count, value and Gini impurity of every node. What can be derived is not stored, if it is equal
+to the last bit. All trees of an ensemble share the same arrays.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._utils.arrays import Array
 from .._utils.sklearn_compat import NODE_DTYPE, build_tree, tree_arrays
 from ..parents.forest import NODE as PACKED
 from ..parents.forest import float32_threshold
 from . import tree_loops as loops
 from .errors import AlteredFileError
-from .values import Packer, Unpacker, one
+from .values import Packer, Unpacker, expect_keys
 
 ALWAYS = ("n_nodes", "depth", "feature", "threshold", "missing_left", "n_samples")
 
 
 @dataclass(frozen=True)
 class Trees:
-    """All trees of an ensemble; an array that is None can be told from the others."""
+    """All trees of an ensemble; an array that is None can be derived from the others."""
 
-    n_nodes: NDArray  # of each tree
-    depth: NDArray  # of each tree
-    feature: NDArray  # (n,), -1 for a leaf
-    threshold: NDArray  # of each inner node
-    missing_left: NDArray  # bits, whether a missing number goes left at each inner node
-    children: NDArray | None  # (n, 2), unless the left child is the next node
-    counts: NDArray | None  # (n_leaves, n_classes), of the rows and their copies
-    n_samples: NDArray  # of each leaf, or of each node without counts
-    weight: NDArray | None  # (n,), without counts
-    value: NDArray | None  # (n, n_outputs, n_values), without counts
-    impurity: NDArray | None  # (n,), unless Gini with counts
+    n_nodes: Array  # of each tree
+    depth: Array  # of each tree
+    feature: Array  # (n,), -1 for a leaf
+    threshold: Array  # of each inner node
+    missing_left: Array  # bits, whether a missing number goes left at each inner node
+    children: Array | None  # (n, 2), unless the left child is the next node
+    counts: Array | None  # (n_leaves, n_classes), of the rows and their copies
+    n_samples: Array  # of each leaf, or of each node without counts
+    weight: Array | None  # (n,), without counts
+    value: Array | None  # (n, n_outputs, n_values), without counts
+    impurity: Array | None  # (n,), unless Gini with counts
 
     @classmethod
-    def of(cls, trees: list) -> Trees:
+    def from_sklearn(cls, trees: list[Any]) -> Trees:
+        """From the ``tree_`` of each estimator, without what can be derived exactly."""
         states = [tree_arrays(tree) for tree in trees]
         n_nodes = np.array([len(nodes) for nodes, _, _ in states], dtype=np.int64)
         start = np.concatenate([[0], np.cumsum(n_nodes)])
@@ -56,7 +57,7 @@ class Trees:
         feature = np.empty(n, next(kind for kind in signed if most <= np.iinfo(kind).max))
         threshold, left = np.empty(inner[-1]), np.empty(inner[-1], bool)
         n_samples, counts = np.empty(leaf[-1], np.uint32), np.empty((leaf[-1], shape[1]), np.uint32)
-        told = np.ones((len(trees), 3), dtype=bool)  # children, counts, impurity
+        derivable = np.ones((len(trees), 3), dtype=bool)  # children, counts, impurity
         n_threads = min(4, os.cpu_count() or 1)
 
         def squeeze(first: int) -> None:
@@ -66,11 +67,11 @@ class Trees:
                 own, inside, outside = _part(start, t), _part(inner, t), _part(leaf, t)
                 out = feature[own], threshold[inside], left[inside]
                 out_leaves = n_samples[outside], counts[outside]
-                loops.squeeze(*states[t][:2], *scratch, *out, *out_leaves, told[t])
+                loops.squeeze(*states[t][:2], *scratch, *out, *out_leaves, derivable[t])
 
         with ThreadPoolExecutor(n_threads) as pool:
             list(pool.map(squeeze, range(n_threads)))
-        in_order, counted, gini = (bool(told[:, i].all()) for i in range(3))
+        in_order, counted, gini = (bool(derivable[:, i].all()) for i in range(3))
         counted = counted and shape[0] == 1
         every = [nodes for nodes, _, _ in states]
         children = ("left_child", "right_child")
@@ -89,6 +90,7 @@ class Trees:
         )
 
     def pack(self, packer: Packer, name: str) -> dict[str, Any]:
+        """One array for each field; ``name`` is the prefix of their names."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             key: None if array is None else packer.array(f"{name}.{key}", array)
@@ -97,17 +99,20 @@ class Trees:
 
     @classmethod
     def unpack(cls, reader: Unpacker, node: Any, n_features: int) -> Trees:
-        """Refuses a tree that does not end, leads out of its nodes or asks for a feature that
-        is not there: scikit-learn walks down without checks."""
+        """Trees from a file, checked: scikit-learn walks down a tree without checks.
+
+        A tree that does not end, that has a child outside its nodes or that reads a feature
+        beyond ``n_features`` is an error.
+        """
         names = [field.name for field in fields(cls)]
         parts: list[Any] = [
-            None if part is None else reader.array(part) for part in one(node, *names)
+            None if part is None else reader.array(part) for part in expect_keys(node, *names)
         ]
         if any(parts[names.index(name)] is None for name in ALWAYS):
             raise AlteredFileError("the file lacks a part of its trees.")
         trees = cls(*parts)
         if not _fits(trees, n_features):
-            raise AlteredFileError("the file holds trees that cannot be walked.")
+            raise AlteredFileError("the file holds trees that are not valid.")
         return trees
 
     @property
@@ -119,12 +124,12 @@ class Trees:
         return self.value.shape[1:]
 
     @cached_property
-    def start(self) -> NDArray:
+    def start(self) -> Array:
         """First node of each tree, and the number of all nodes."""
         return np.concatenate([[0], np.cumsum(self.n_nodes)])
 
     @cached_property
-    def links(self) -> NDArray:
+    def links(self) -> Array:
         """Children of each node within its tree, shape (n, 2); -1 for a leaf's."""
         if self.children is not None:
             return self.children
@@ -132,7 +137,7 @@ class Trees:
         loops.link(self.start, self.feature, links)
         return links
 
-    def walkable(self) -> tuple[NDArray, NDArray, NDArray]:
+    def walkable(self) -> tuple[Array, Array, Array]:
         """What ``ForestAdapter`` walks over: first nodes, packed nodes, votes of the leaves."""
         nodes = np.empty(len(self.feature), dtype=PACKED)
         threshold = float32_threshold(self.threshold)
@@ -144,7 +149,7 @@ class Trees:
         loops.vote(self.feature, self.counts, votes)
         return self.start, nodes, votes
 
-    def build(self, n_features: int, n_classes: NDArray) -> list:
+    def build(self, n_features: int, n_classes: Array) -> list[Any]:
         """scikit-learn's own trees; ``n_classes`` of each output."""
         inner = np.cumsum(self.feature >= 0)
         left = np.unpackbits(self.missing_left, count=len(self.threshold)).astype(bool)
@@ -169,19 +174,20 @@ class Trees:
                 loops.count(self.counts[outside], self.n_samples[outside], nodes, value)
             if self.impurity is not None:
                 nodes["impurity"] = self.impurity[own]
-            # Not the depth of the file: scikit-learn takes memory for a path of this length.
+            # Not the depth in the file: scikit-learn allocates memory for a path of this length.
             depth = loops.deepest(self.links[own])
             trees.append(build_tree(n_features, n_classes, depth, nodes, value))
         return trees
 
 
 def _fits(trees: Trees, n_features: int) -> bool:
+    """Whether types and lengths of the arrays are right, and every walk ends in a leaf."""
     feature, n = trees.feature, len(trees.feature)
     if feature.ndim != 1 or feature.dtype.kind != "i" or n == 0 or feature.min() < -1:
         return False
     m, narrow = int((feature >= 0).sum()), ("uint8", "uint16", "uint32")
     of_trees = (trees.n_nodes.size,)
-    wanted: list[tuple[NDArray | None, tuple, tuple]] = [
+    expected: list[tuple[Array | None, tuple[str, ...], tuple[int, ...]]] = [
         (trees.n_nodes, ("int64",), of_trees),
         (trees.depth, ("int64",), of_trees),
         (trees.threshold, ("float64",), (m,)),
@@ -191,19 +197,19 @@ def _fits(trees: Trees, n_features: int) -> bool:
         (trees.weight, ("float64",), (n,)),
     ]
     if trees.counts is not None:
-        wanted.append((trees.counts, narrow, (n - m, *trees.counts.shape[1:2])))
-        wanted.append((trees.n_samples, narrow, (n - m,)))
+        expected.append((trees.counts, narrow, (n - m, *trees.counts.shape[1:2])))
+        expected.append((trees.n_samples, narrow, (n - m,)))
         complete = trees.counts.ndim == 2 and trees.value is None
     else:
-        wanted.append((trees.n_samples, ("int64",), (n,)))
+        expected.append((trees.n_samples, ("int64",), (n,)))
         complete = trees.weight is not None and trees.impurity is not None
         complete = complete and trees.value is not None and trees.value.ndim == 3
         if trees.value is not None:
-            wanted.append((trees.value, ("float64",), (n, *trees.value.shape[1:])))
-    for array, dtypes, shape in wanted:
+            expected.append((trees.value, ("float64",), (n, *trees.value.shape[1:])))
+    for array, dtypes, shape in expected:
         if array is not None and (array.dtype.name not in dtypes or array.shape != shape):
             return False
-    # Each on its own: the sum of lies may be right.
+    # Each is checked by itself, because wrong numbers may have the right sum.
     if not complete or trees.n_nodes.size == 0 or not trees.n_nodes.min() >= 1:
         return False
     if trees.n_nodes.max() > n or trees.start[-1] != n or (m and feature.max() >= n_features):
@@ -211,19 +217,19 @@ def _fits(trees: Trees, n_features: int) -> bool:
     if trees.counts is not None and not loops.all_counted(trees.counts):
         return False
     if trees.children is None:
-        return loops.whole(trees.start, feature)
-    return loops.ends(trees.start, feature, trees.children)
+        return bool(loops.is_complete(trees.start, feature))
+    return bool(loops.children_follow(trees.start, feature, trees.children))
 
 
-def _part(start: NDArray, t: int) -> slice:
+def _part(start: Array, t: int) -> slice:
     return slice(int(start[t]), int(start[t + 1]))
 
 
-def _column(states: list[NDArray], name: str, dtype: Any) -> NDArray:
+def _column(states: list[Array], name: str, dtype: Any) -> Array:
     return np.concatenate([nodes[name] for nodes in states]).astype(dtype)
 
 
-def _narrow(counts: NDArray) -> NDArray:
+def _narrow(counts: Array) -> Array:
     """The same counts in the narrowest type."""
     top = int(counts.max())
     kinds = np.uint8, np.uint16, np.uint32

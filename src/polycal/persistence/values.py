@@ -1,7 +1,7 @@
-"""Values to JSON and back, exactly; arrays go beside it.
+"""Conversion of values to JSON and back, exactly; arrays are stored separately.
 
 JSON itself has None, bool, int, str, finite float and list. Everything else is an object with
-one key that says what it is. The keys are those below: a file cannot name a class or a function.
+one key that names its kind. The keys are those below: a file cannot name a class or a function.
 """
 
 from __future__ import annotations
@@ -10,38 +10,40 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._utils.arrays import Array
 from .container import DTYPES, NAMES
 from .errors import AlteredFileError, UnknownTypeError
 
-# Of an array of texts, each as wide as the longest: 256 MB.
+# Most characters of an array of texts, where each takes as much memory as the longest: 256 MB.
 MOST_CHARACTERS = 2**26
 
 
 class Packer:
-    """Collects the arrays of a file; an array that comes twice is stored once."""
+    """Collects the arrays of a file; an array that is added twice is stored once."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, NDArray] = {}
+        self.arrays: dict[str, Array] = {}
         self._known: dict[int, tuple[str, Any]] = {}
 
-    def array(self, name: str, array: NDArray) -> dict[str, Any]:
+    def array(self, name: str, array: Array) -> dict[str, Any]:
         """An array of numbers or bools."""
         key = id(array)
         if key not in self._known:
-            place = name
-            while place in self.arrays:
-                place += "'"
-            self.arrays[place] = _plain(array, name)
-            self._known[key] = place, array  # kept: an id is free again when its object is gone
+            stored = name
+            while stored in self.arrays:
+                stored += "'"
+            self.arrays[stored] = _plain(array, name)
+            # The array is kept alive, because its id may be used again once it is gone.
+            self._known[key] = stored, array
         return {"array": self._known[key][0]}
 
     def bytes(self, name: str, content: bytes) -> dict[str, Any]:
+        """Bytes, stored as an array of them."""
         return self.array(name, np.frombuffer(content, dtype=np.uint8))
 
     def value(self, name: str, value: Any) -> Any:
-        """Any value that can be given back exactly; ``name`` is for errors and array names."""
+        """Any value that can be restored exactly; ``name`` is for errors and array names."""
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
@@ -71,27 +73,30 @@ class Packer:
 
 
 class Unpacker:
-    """Gives back what a ``Packer`` took."""
+    """Restores the values that a ``Packer`` stored."""
 
-    def __init__(self, arrays: dict[str, NDArray]) -> None:
+    def __init__(self, arrays: dict[str, Array]) -> None:
         self.arrays = arrays
 
-    def array(self, node: Any) -> NDArray:
-        found = self.arrays.get(of(str, one(node, "array")))
+    def array(self, node: Any) -> Array:
+        """The array that a node names."""
+        found = self.arrays.get(expect_type(str, expect_keys(node, "array")))
         if found is None:
             raise AlteredFileError(f"the file lacks the array {str(node)[:80]}.")
         return found
 
     def bytes(self, node: Any) -> bytes:
+        """The bytes of the array that a node names."""
         return self.array(node).tobytes()
 
     def value(self, node: Any) -> Any:
+        """The value that a node describes."""
         if node is None or type(node) in (bool, int, str, float):
             return node
         if type(node) is list:
             return [self.value(item) for item in node]
         if type(node) is not dict or len(node) != 1:
-            raise AlteredFileError(f"the file holds {str(node)[:80]} in place of a value.")
+            raise AlteredFileError(f"the file holds {str(node)[:80]} instead of a value.")
         ((kind, content),) = node.items()
         try:
             return self._special(kind, content)
@@ -108,7 +113,7 @@ class Unpacker:
         if kind == "dict":
             return {self.value(key): self.value(value) for key, value in content}
         if kind == "text":
-            return np.str_(of(str, content))
+            return np.str_(expect_type(str, content))
         if kind == "number":
             dtype, value = content
             return DTYPES[dtype].type(self.value(value))
@@ -118,19 +123,19 @@ class Unpacker:
             return self._objects(*content)
         raise AlteredFileError(f"the file holds an unknown kind of value, {kind[:20]!r}.")
 
-    def _objects(self, width: Any, shape: list[int], items: list) -> NDArray:
+    def _objects(self, width: Any, shape: list[int], items: list[Any]) -> Array:
         values = np.empty(len(items), dtype=object)
         values[:] = [self.value(item) for item in items]
         if width != "object":
-            longest = max((len(of(str, value)) for value in values), default=0)
-            # A shorter width would cut texts; a few bytes of file could ask for all memory.
-            if not (longest <= of(int, width) and width * len(values) <= MOST_CHARACTERS):
+            longest = max((len(expect_type(str, value)) for value in values), default=0)
+            # A smaller width would cut texts, and a huge one would allocate all memory.
+            if not (longest <= expect_type(int, width) and width * len(values) <= MOST_CHARACTERS):
                 raise ValueError(f"{len(values)} texts of width {width}")
             values = values.astype(f"<U{width}")
         return values.reshape(shape)
 
 
-def of(kind: Any, value: Any) -> Any:
+def expect_type(kind: Any, value: Any) -> Any:
     """The value, which must be exactly of this type (or one of these)."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if type(value) not in kinds:
@@ -139,7 +144,7 @@ def of(kind: Any, value: Any) -> Any:
     return value
 
 
-def one(node: Any, *keys: str) -> Any:
+def expect_keys(node: Any, *keys: str) -> Any:
     """What the object holds under these keys, which must be all its keys."""
     if type(node) is not dict or node.keys() != set(keys):
         raise AlteredFileError(
@@ -149,8 +154,8 @@ def one(node: Any, *keys: str) -> Any:
     return found if len(found) > 1 else found[0]
 
 
-def _plain(array: NDArray, name: str) -> NDArray:
-    # A file has one order of bytes.
+def _plain(array: Array, name: str) -> Array:
+    # Files are little-endian.
     plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     if array.ndim == 0:
         plain = plain.reshape(())

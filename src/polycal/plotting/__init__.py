@@ -1,6 +1,6 @@
-"""Pictures of a model: a display holds the numbers, and draws them when ``plot`` is called.
+"""Plots of a model: a display holds the numbers, and ``plot`` draws them.
 
-Nothing here needs matplotlib until ``plot``: pip install "polycal[plot]".
+Only ``plot`` needs matplotlib: pip install "polycal[plot]".
 """
 
 from .distance import DistanceDisplay

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
+from .._utils.arrays import Floats
 from .._utils.validation import as_floats, count
 from ..metrics.input import check_priors, check_probabilities
 from ..simulations import sample_sphere
@@ -22,13 +23,13 @@ RADII = tuple(np.linspace(0, 5, 26))
 class DistanceDisplay:
     """Mean of the highest probability against the distance from the data's centre.
 
-    An honest model comes down to the highest class prior. Make it by ``from_estimator`` or
-    ``from_predictions``.
+    The confidence of a well calibrated model falls to the highest class prior. Make a display with
+    ``from_estimator`` or ``from_predictions``.
 
     Parameters
     ----------
     distance : ndarray of shape (n_distances,)
-        Rising.
+        Increasing.
     confidence : dict of str to ndarray of shape (n_distances,)
         For each model the mean highest probability of the points at each distance.
     prior : float or None
@@ -50,8 +51,8 @@ class DistanceDisplay:
     (array([1., 2.]), array([0.9, 0.5]))
     """
 
-    distance: NDArray
-    confidence: dict[str, NDArray]
+    distance: Floats
+    confidence: dict[str, Floats]
     prior: float | None
     data_end: float | None
     ax_: Any = field(init=False)
@@ -69,23 +70,25 @@ class DistanceDisplay:
         prior: ArrayLike | None = None,
         random_state: Any = 0,
     ) -> Self:
-        """Ask fitted classifiers at random points around the mean of X.
+        """Query fitted classifiers at random points around the mean of X.
 
         Parameters
         ----------
         estimator : fitted classifier, or dict of name to fitted classifier
+            Models with ``predict_proba``.
         X : array-like of shape (n_samples, n_features)
-            Rows of the data, for instance those of training.
+            Rows of the data, for instance the training rows.
         radii : array-like of shape (n_distances,), default=0, 0.2, ..., 5
-            Distances, in parts of that of the farthest row of X.
+            Distances, as multiples of the distance of the farthest row of X.
         n_points : int, default=200
             Points at each distance; all models get the same ones.
         standardize : bool, default=True
-            Measure each feature in its standard deviations (a constant one in their mean), so
-            that the points are on an ellipsoid of the data's shape. False: on a sphere.
+            Measure each feature in its standard deviations (a constant feature in the mean of all
+            deviations), so that the points are on an ellipsoid. False: on a sphere.
         prior : array-like of shape (n_classes,), default=None
             True class probabilities; those of the first model with ``priors_`` by default.
         random_state : int, RandomState instance or None, default=0
+            Seed of the random points.
         """
         models = _by_name(estimator, model_name(estimator, None), "estimator")
         for model in models.values():
@@ -93,7 +96,7 @@ class DistanceDisplay:
         count(n_points=n_points)
         parts = as_floats(radii, "radii", "a distance for each point of the curve")
         if parts.ndim != 1 or not len(parts) or not (np.diff(parts) > 0).all() or parts[0] < 0:
-            raise ValueError(f"radii must rise and not be negative; got {radii!r}.")
+            raise ValueError(f"radii must be increasing and not negative; got {radii!r}.")
         rows = check_table(X)
         centre, scale = rows.mean(axis=0), np.ones(rows.shape[1])
         if standardize:
@@ -132,7 +135,7 @@ class DistanceDisplay:
         Parameters
         ----------
         distance : array-like of shape (n_samples,)
-            Rows of equal distance become one point; round it to make groups.
+            Distance of each row; rows of equal distance make one point. Round it to make groups.
         P : array-like of shape (n_samples, n_classes), or dict of name to such
             Predicted probabilities.
         prior : array-like of shape (n_classes,), default=None
@@ -166,16 +169,17 @@ class DistanceDisplay:
         )
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw a line for each model, the prior, and where the data ends.
+        """Draw a line for each model, the highest prior, and the end of the data.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
-        self
+        self : object
+            This display, with its axes and figure.
         """
         self.ax_ = ax = new_axes(ax, (6.4, 4.0))
         self.figure_ = ax.figure
@@ -199,7 +203,7 @@ class DistanceDisplay:
         )
         ax.margins(x=0)
         ax.spines[["top", "right"]].set_visible(False)
-        # Beside the axes: lines may go anywhere inside.
+        # Beside the axes, because the lines may cross any part of them.
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
         return self
 

@@ -1,4 +1,4 @@
-"""The similarity of rows, ordered by class."""
+"""Similarity of rows, ordered by class."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.validation import as_floats
 from .style import SEQUENTIAL, model_name, new_axes, require
 
-# Names of classes are written this part of the axis apart, or not at all.
+# Least distance between the names of two classes, as a share of the axis.
 APART = 0.045
-# A similarity is a mean of shares, which passes 1 by the rounding of single precision at most.
+# A similarity exceeds 1 at most by the rounding of single precision.
 ROUNDING = 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KernelMatrixDisplay:
-    """Kernel matrix with the rows of a class together: blocks mean that the kernel knows them.
+    """Kernel matrix with rows sorted by class: blocks show that the kernel separates the classes.
 
-    Make it by ``from_estimator`` or ``from_predictions``.
+    Make a display with ``from_estimator`` or ``from_predictions``.
 
     Parameters
     ----------
     matrix : ndarray of shape (n_samples, n_samples)
         Similarity in [0, 1], rows and columns in the order of ``order``.
     order : ndarray of shape (n_samples,)
-        Given row of each row of ``matrix``: by class, then as given.
+        Position in the input of each row of ``matrix``: by class, then as given.
     classes : ndarray of shape (n_classes,)
-        Sorted.
+        Class labels, sorted.
     boundaries : ndarray of shape (n_classes + 1,)
         Class k has the rows from boundaries[k] up to, not including, boundaries[k + 1].
     within, between : float
         Mean similarity of two different rows of one class, and of two classes; NaN where there
         are no such pairs.
     name : str
+        Name of the model, for the title.
 
     Attributes
     ----------
@@ -52,10 +54,10 @@ class KernelMatrixDisplay:
     (array([1, 0, 2]), array([0, 1, 3]), 0.7, 0.2)
     """
 
-    matrix: NDArray
-    order: NDArray
-    classes: NDArray
-    boundaries: NDArray
+    matrix: Floats
+    order: Ints
+    classes: Array
+    boundaries: Ints
     within: float
     between: float
     name: str
@@ -66,17 +68,18 @@ class KernelMatrixDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: ArrayLike, *, name: str | None = None
     ) -> Self:
-        """The geodesic kernel of a fitted polycal estimator between the rows of X.
+        """Compute the geodesic kernel of a fitted polycal estimator between the rows of X.
 
         Parameters
         ----------
-        estimator : fitted estimator with ``similarity``
-        X : rows that the estimator takes
-            Memory is the square of their number: a few hundred show all there is to see.
+        estimator : fitted polycal estimator
+            Its method ``similarity`` is used.
+        X : array-like of shape (n_samples, n_features)
+            Rows. Memory grows with the square of their number; a few hundred are enough.
         y : array-like of shape (n_samples,)
             Their labels.
         name : str, default=None
-            For the title; the name of the class by default.
+            Name of the model, for the title; the name of its class by default.
         """
         require(estimator, "similarity")
         name = model_name(estimator, name)
@@ -84,7 +87,7 @@ class KernelMatrixDisplay:
 
     @classmethod
     def from_predictions(cls, K: ArrayLike, y: ArrayLike, *, name: str = "model") -> Self:
-        """Order a given matrix.
+        """Sort a given similarity matrix by class.
 
         Parameters
         ----------
@@ -93,6 +96,7 @@ class KernelMatrixDisplay:
         y : array-like of shape (n_samples,)
             Class of each row, of any sortable type.
         name : str, default="model"
+            Name of the model, for the title.
         """
         K = as_floats(K, "K", "the similarity of each pair of rows")
         labels = np.asarray(y)
@@ -110,7 +114,7 @@ class KernelMatrixDisplay:
         if not (K.min() >= 0 and K.max() <= 1 + ROUNDING):
             raise ValueError(
                 f"K must lie between 0 and 1; it holds {K.min():.6g} to {K.max():.6g}. Give a "
-                "similarity, and no distance."
+                "similarity, not a distance."
             )
         classes, codes = np.unique(labels, return_inverse=True)
         order = np.argsort(codes, kind="stable")
@@ -132,12 +136,14 @@ class KernelMatrixDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            Axes to draw on; None makes a new figure.
         colorbar : bool, default=True
+            Whether to draw a colour bar.
 
         Returns
         -------
-        self
+        self : object
+            This display, with its axes and figure.
         """
         self.ax_ = ax = new_axes(ax, (5.8, 5.0))
         self.figure_ = ax.figure
@@ -169,7 +175,7 @@ class KernelMatrixDisplay:
         return self
 
     def _ticks(self) -> tuple[list[float], list[str]]:
-        """Middle and name of each class, without those that would touch the name before."""
+        """Middle and name of each class, without names that would overlap the one before."""
         at: list[float] = []
         names: list[str] = []
         middles = (self.boundaries[:-1] + self.boundaries[1:]) / 2
@@ -180,5 +186,5 @@ class KernelMatrixDisplay:
         return at, names
 
 
-def _mean(values: NDArray) -> float:
+def _mean(values: Floats) -> float:
     return float(values.mean()) if values.size else float("nan")

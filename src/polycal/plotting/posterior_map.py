@@ -1,4 +1,4 @@
-"""The posterior of a model of two features, as a map."""
+"""Map of the posterior of a model of two features."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.optional import optional
 from .._utils.validation import class_columns, count, not_negative
 from ..metrics.input import check_probabilities
@@ -23,7 +24,7 @@ from .style import (
     require,
 )
 
-# A class that leads by less, in parts of the way from 1 / n_classes to 1, has no outline.
+# Least lead of a class that has an outline, as a share of the range from 1 / n_classes to 1.
 LEAD = 0.02
 
 
@@ -31,21 +32,24 @@ LEAD = 0.02
 class PosteriorMapDisplay:
     """Probabilities over a grid of two features: of one class, or of the most probable one.
 
-    Make it by ``from_estimator`` or ``from_predictions``.
+    Make a display with ``from_estimator`` or ``from_predictions``.
 
     Parameters
     ----------
     x0, x1 : ndarray of shape (n_0,) and (n_1,)
-        The grid's values of the first and of the second feature.
+        Values of the first and of the second feature on the grid.
     proba : ndarray of shape (n_1, n_0, n_classes)
-        Row j, column i is the answer at (x0[i], x1[j]).
+        Probabilities; row j, column i is at (x0[i], x1[j]).
     classes : ndarray of shape (n_classes,)
+        Class labels, in the order of the last axis of ``proba``.
     points : ndarray of shape (n_points, 2) or None
         Rows to draw over the map.
     point_classes : ndarray of shape (n_points,) or None
         Column of ``classes`` of each point.
     feature_names : tuple of two str
+        Labels of the axes.
     name : str
+        Name of the model, for the title.
 
     Attributes
     ----------
@@ -61,12 +65,12 @@ class PosteriorMapDisplay:
     array([0.5, 0.5])
     """
 
-    x0: NDArray
-    x1: NDArray
-    proba: NDArray
-    classes: NDArray
-    points: NDArray | None
-    point_classes: NDArray | None
+    x0: Floats
+    x1: Floats
+    proba: Floats
+    classes: Array
+    points: Floats | None
+    point_classes: Ints | None
     feature_names: tuple[str, str]
     name: str
     ax_: Any = field(init=False)
@@ -84,23 +88,24 @@ class PosteriorMapDisplay:
         feature_names: tuple[str, str] | None = None,
         name: str | None = None,
     ) -> Self:
-        """Ask a fitted classifier on a grid around the rows of X.
+        """Query a fitted classifier on a grid around the rows of X.
 
         Parameters
         ----------
-        estimator : fitted classifier with ``predict_proba`` and ``classes_``
+        estimator : fitted classifier
+            It has ``predict_proba`` and ``classes_``.
         X : array-like of shape (n_samples, 2)
-            Rows that the grid must hold.
+            Rows that the grid covers.
         y : array-like of shape (n_samples,), default=None
             Their labels; the rows are drawn as points when it is given.
         resolution : int, default=100
-            Points of the grid along each feature.
+            Number of grid points along each feature.
         margin : float, default=0.5
-            How far the grid goes beyond X on each side, in parts of its range.
+            How far the grid extends beyond X on each side, as a share of its range.
         feature_names : tuple of two str, default=None
-            The names of a frame's columns by default.
+            Labels of the axes; the column names of a data frame by default.
         name : str, default=None
-            For the title; the name of the class by default.
+            Name of the model, for the title; the name of its class by default.
         """
         require(estimator, "predict_proba", "classes_")
         count(resolution=resolution)
@@ -139,27 +144,29 @@ class PosteriorMapDisplay:
         feature_names: tuple[str, str] = ("feature 1", "feature 2"),
         name: str = "model",
     ) -> Self:
-        """A map of given probabilities.
+        """Make a map of given probabilities.
 
         Parameters
         ----------
         x0, x1 : array-like of shape (n_0,) and (n_1,)
-            Rising, evenly spaced values of the two features, two or more.
+            Increasing, evenly spaced values of the two features, two or more.
         P : array-like of shape (n_1 * n_0, n_classes)
-            At (x0[0], x1[0]), (x0[1], x1[0]), ...: the first feature runs fastest.
+            Probabilities at (x0[0], x1[0]), (x0[1], x1[0]), ...: the first feature varies fastest.
         classes : array-like of shape (n_classes,), default=None
             Names of the columns of P; 0 to n_classes - 1 by default.
         X, y : array-like of shape (n_points, 2) and (n_points,), default=None
             Points to draw, and their classes. Both or neither.
         feature_names : tuple of two str
+            Labels of the axes.
         name : str, default="model"
+            Name of the model, for the title.
         """
         x0, x1 = _check_axis(x0, "x0"), _check_axis(x1, "x1")
         P = check_probabilities(P)
         if len(P) != len(x0) * len(x1):
             raise ValueError(
                 f"P must hold one row for each of the {len(x1)} x {len(x0)} points of the grid; "
-                f"it holds {len(P)}. Let x0 run fastest: np.meshgrid(x0, x1)."
+                f"it holds {len(P)}. Let x0 vary fastest: np.meshgrid(x0, x1)."
             )
         names = np.arange(P.shape[1]) if classes is None else np.asarray(classes)
         if names.shape != (P.shape[1],):
@@ -168,7 +175,7 @@ class PosteriorMapDisplay:
                 f"{names.shape}. Give the model's classes_."
             )
         if (X is None) != (y is None):
-            raise ValueError("X and y go together: give both or neither.")
+            raise ValueError("X and y are needed together: give both or neither.")
         points = None if X is None else check_table(X, 2)
         labels = np.asarray(y)
         if points is not None and labels.shape != (len(points),):
@@ -193,22 +200,24 @@ class PosteriorMapDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            Axes to draw on; None makes a new figure.
         class_label : label of one class, default=None
-            Draw the probability of this class. None draws the most probable class in its own
-            colour and hatch, the paler the less probable: white is 1 / n_classes. Where it leads
-            by less than 2 % of the way to 1, it has no outline and no hatch.
+            Class whose probability is drawn. None draws the most probable class in its own
+            colour and hatch, paler where it is less probable: white is 1 / n_classes. Where its
+            lead is below 2 % of the range up to 1, it has no outline and no hatch.
         colorbar : bool, default=True
+            Whether to draw a colour bar.
 
         Returns
         -------
-        self
+        self : object
+            This display, with its axes and figure.
         """
         column = None if class_label is None else self._column(class_label)
         if column is None and len(self.classes) > len(COLORS):
             raise ValueError(
-                f"class_label must be given for more than {len(COLORS)} classes, as no more "
-                f"colours are told apart; there are {len(self.classes)} classes."
+                f"class_label must be given for more than {len(COLORS)} classes, because there are "
+                f"no more distinct colours; there are {len(self.classes)} classes."
             )
         self.ax_ = ax = new_axes(ax, (5.6, 4.8))
         self.figure_ = ax.figure
@@ -262,7 +271,7 @@ class PosteriorMapDisplay:
         least = 1 / len(self.classes)
         depth = (highest - least) / (1 - least) if least < 1 else np.ones_like(highest)
         hues = np.array([colors.to_rgb(COLORS[k]) for k in self._codes])
-        # white where no class is more probable than another
+        # White where all classes are equally probable.
         ax.imshow(1 - depth[:, :, None] * (1 - hues[best]), **self._image)
         handles = []
         for k in self._codes:
@@ -310,7 +319,7 @@ class PosteriorMapDisplay:
                 label=f"class {self.classes[k]}",
             )
 
-    def _legend(self, ax: Any, handles: list) -> None:
+    def _legend(self, ax: Any, handles: list[Any]) -> None:
         ax.legend(
             handles=handles,
             loc="lower center",
@@ -326,13 +335,13 @@ class PosteriorMapDisplay:
         ax.set_title(title, pad=8 + 17 * n_rows)
 
 
-def _check_axis(values: ArrayLike, name: str) -> NDArray:
+def _check_axis(values: ArrayLike, name: str) -> Floats:
     axis = np.asarray(values, dtype=float)
     steps = np.diff(axis) if axis.ndim == 1 else np.array([])
     # Steps of a linspace differ by rounding only.
     if not len(steps) or not (steps > 0).all() or not np.allclose(steps, steps[0]):
         raise ValueError(
-            f"{name} must hold two or more rising, evenly spaced values; got {values!r}. "
+            f"{name} must hold two or more increasing, evenly spaced values; got {values!r}. "
             "Use np.linspace."
         )
     return axis

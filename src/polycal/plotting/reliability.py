@@ -1,4 +1,4 @@
-"""Confidence against accuracy."""
+"""Accuracy against confidence."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from .._utils.arrays import Floats
 from .._utils.validation import check_weights, class_columns, count, share
 from ..metrics import expected_calibration_error
 from ..metrics.calibration import equal_width
@@ -16,16 +17,16 @@ from ..metrics.input import check_labels, check_probabilities
 from .style import BLUE, GREY, SKY, legend_above, model_name, new_axes, require
 
 
-def wilson_interval(accuracy: NDArray, n: NDArray, level: float) -> tuple[NDArray, NDArray]:
+def wilson_interval(accuracy: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
     """Wilson's score interval of a share observed in n rows.
 
-    (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n), inside [0, 1] for any p.
+    (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n), which lies in [0, 1] for any p.
     """
     z2 = float(ndtri(0.5 + level / 2)) ** 2
     middle = accuracy + z2 / (2 * n)
     reach = np.sqrt(z2 * (accuracy * (1 - accuracy) / n + z2 / (4 * n**2)))
     scale = 1 + z2 / n
-    # At accuracy 0 or 1 one end is exactly 0 or 1, but for rounding.
+    # At accuracy 0 or 1 one end is 0 or 1 up to rounding.
     return np.clip((middle - reach) / scale, 0, 1), np.clip((middle + reach) / scale, 0, 1)
 
 
@@ -33,24 +34,24 @@ def wilson_interval(accuracy: NDArray, n: NDArray, level: float) -> tuple[NDArra
 class ReliabilityDisplay:
     """Reliability diagram: accuracy in bins of confidence, with counts and intervals.
 
-    Make it by ``from_estimator`` or ``from_predictions``.
+    Make a display with ``from_estimator`` or ``from_predictions``.
 
     Parameters
     ----------
     bin_edges : ndarray of shape (n_bins + 1,)
-        Equal widths from 0 to 1; a bin holds its right edge.
+        Edges of bins of equal width from 0 to 1; a bin includes its right edge.
     counts : ndarray of shape (n_bins,)
-        Rows of each bin, or their weight, scaled to mean 1.
+        Number of rows in each bin, or their weight, scaled to mean 1.
     confidence, accuracy : ndarray of shape (n_bins,)
-        Mean of the highest probability, and share of rows whose class it is; NaN where a bin is
-        empty.
+        Mean of the highest probability, and share of correctly classified rows; NaN in empty bins.
     lower, upper : ndarray of shape (n_bins,)
-        Wilson's interval of the accuracy; NaN where a bin is empty.
+        Wilson's interval of the accuracy; NaN in empty bins.
     level : float
         Coverage of the interval.
     ece : float
         ``polycal.metrics.expected_calibration_error`` with these bins.
     name : str
+        Name of the model, for the title.
 
     Attributes
     ----------
@@ -66,12 +67,12 @@ class ReliabilityDisplay:
     (array([0., 5.]), array([nan, 0.6]), 0.3)
     """
 
-    bin_edges: NDArray
-    counts: NDArray
-    confidence: NDArray
-    accuracy: NDArray
-    lower: NDArray
-    upper: NDArray
+    bin_edges: Floats
+    counts: Floats
+    confidence: Floats
+    accuracy: Floats
+    lower: Floats
+    upper: Floats
     level: float
     ece: float
     name: str
@@ -91,16 +92,24 @@ class ReliabilityDisplay:
         sample_weight: ArrayLike | None = None,
         name: str | None = None,
     ) -> Self:
-        """The numbers of a fitted classifier on rows that it was not fitted on.
+        """Compute the diagram of a fitted classifier, on rows that it was not fitted on.
 
         Parameters
         ----------
-        estimator : fitted classifier with ``predict_proba`` and ``classes_``
-        X : rows that the estimator takes
+        estimator : fitted classifier
+            It has ``predict_proba`` and ``classes_``.
+        X : array-like of shape (n_samples, n_features)
+            Rows that the estimator was not fitted on.
         y : array-like of shape (n_samples,)
             Labels, as in ``classes_``.
-        n_bins, level, sample_weight, name
-            As in ``from_predictions``; the name of the class by default.
+        n_bins : int, default=20
+            Number of bins.
+        level : float, default=0.95
+            Coverage of Wilson's interval of each bin.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row; equal weights by default.
+        name : str, default=None
+            Name of the model, for the title; the name of its class by default.
         """
         require(estimator, "predict_proba", "classes_")
         return cls.from_predictions(
@@ -123,7 +132,7 @@ class ReliabilityDisplay:
         sample_weight: ArrayLike | None = None,
         name: str = "model",
     ) -> Self:
-        """The numbers of given probabilities.
+        """Compute the diagram of given probabilities.
 
         Parameters
         ----------
@@ -132,12 +141,13 @@ class ReliabilityDisplay:
         P : array-like of shape (n_samples, n_classes)
             Predicted probabilities; the first of equal ones is the prediction.
         n_bins : int, default=20
+            Number of bins.
         level : float, default=0.95
             Coverage of Wilson's interval of each bin.
         sample_weight : array-like of shape (n_samples,), default=None
-            The interval takes (sum w)^2 / sum w^2 rows for the rows of a bin.
+            Weight w of each row. The effective number of rows of a bin is (sum w)^2 / sum w^2.
         name : str, default="model"
-            For the title.
+            Name of the model, for the title.
         """
         count(n_bins=n_bins)
         share(level=level)
@@ -146,8 +156,8 @@ class ReliabilityDisplay:
         weight = check_weights(sample_weight, len(P))
         bins = equal_width(P.max(axis=1), n_bins)
 
-        def total(values: NDArray) -> NDArray:
-            return np.bincount(bins, values, minlength=n_bins)
+        def total(values: Floats) -> Floats:
+            return np.bincount(bins, values, minlength=n_bins).astype(float, copy=False)
 
         counts = total(weight)
         mass = np.where(counts > 0, counts, np.nan)  # NaN marks an empty bin
@@ -171,11 +181,12 @@ class ReliabilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; the counts go below it. None makes a figure.
+            Axes to draw on, with the counts below; None makes a new figure.
 
         Returns
         -------
-        self
+        self : object
+            This display, with its axes and figure.
         """
         self.ax_ = ax = new_axes(ax, (4.8, 5.6))
         self.figure_ = ax.figure
@@ -202,7 +213,7 @@ class ReliabilityDisplay:
             markerfacecolor="white",
             markersize=4,
             capsize=2,
-            clip_on=False,  # a point at accuracy 0 or confidence 1 is whole
+            clip_on=False,  # draw all of a point at accuracy 0 or confidence 1
             zorder=3,
             lw=1,
             label=f"{100 * self.level:.4g} % interval",

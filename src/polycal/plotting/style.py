@@ -1,23 +1,23 @@
-"""What the displays share: colours, marks that are told apart in grey too, and checks."""
+"""Colours, marks that stay distinct in grey, and checks that the displays share."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._utils.arrays import Floats
 from .._utils.optional import optional
 from .._utils.validation import as_floats
 
-# Okabe and Ito: told apart by colour-blind readers too. Black is kept for lines of reference.
+# Okabe and Ito: distinct for colour-blind readers too. Black is kept for reference lines.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 YELLOW, SKY, AMBER, GREY = "#F0E442", "#56B4E9", "#E69F00", "#666666"
 COLORS = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, YELLOW, GREY)
 LINES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 1)))
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "|||", "ooo")
-# Probability as one colour: its lightness rises with it, so that it survives a grey printer.
+# Lightness increases with the probability, so that it stays readable in grey.
 SEQUENTIAL = "cividis"
 SMALL = 8  # points, for legends and notes
 
@@ -28,7 +28,7 @@ def new_axes(ax: Any, size: tuple[float, float]) -> Any:
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
-def legend_above(ax: Any, title: str, n_columns: int, handles: list | None = None) -> None:
+def legend_above(ax: Any, title: str, n_columns: int, handles: list[Any] | None = None) -> None:
     """A legend in one row above the axes, where no data is, and the title above it."""
     ax.legend(
         handles=ax.get_legend_handles_labels()[0] if handles is None else handles,
@@ -44,11 +44,12 @@ def legend_above(ax: Any, title: str, n_columns: int, handles: list | None = Non
 
 
 def model_name(estimator: Any, name: str | None) -> str:
+    """The given name, or that of the estimator's class."""
     return type(estimator).__name__ if name is None else name
 
 
 def require(estimator: Any, *methods: str) -> None:
-    """The estimator has each method."""
+    """Raise an error if the estimator lacks one of these attributes."""
     for method in methods:
         if not hasattr(estimator, method):
             raise TypeError(
@@ -57,7 +58,7 @@ def require(estimator: Any, *methods: str) -> None:
             )
 
 
-def check_table(X: Any, n_features: int | None = None, name: str = "X") -> NDArray:
+def check_table(X: Any, n_features: int | None = None, name: str = "X") -> Floats:
     """Finite rows of shape (n_samples, n_features), at least one."""
     values = as_floats(X, name, "numbers in rows and columns")
     if values.ndim != 2 or not values.size:

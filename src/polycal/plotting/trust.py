@@ -1,4 +1,4 @@
-"""The in-distribution weight of rows from inside and from outside."""
+"""In-distribution weight of rows in and out of distribution."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._utils.arrays import Floats
 from .._utils.validation import count
 from ..metrics import auroc
 from ..metrics.calibration import equal_width
@@ -19,23 +20,25 @@ from .style import BLUE, ORANGE, legend_above, model_name, new_axes, require
 class TrustDisplay:
     """Histogram of the in-distribution weight: rows in distribution against rows out of it.
 
-    Make it by ``from_estimator`` or ``from_predictions``.
+    Make a display with ``from_estimator`` or ``from_predictions``.
 
     Parameters
     ----------
     bin_edges : ndarray of shape (n_bins + 1,)
-        Equal widths from 0 to 1; a bin holds its right edge, the first also 0.
+        Edges of bins of equal width from 0 to 1; a bin includes its right edge, the first also 0.
     id_share, ood_share : ndarray of shape (n_bins,)
         Share of the rows of each kind in each bin; each sums to 1.
     n_id, n_ood : int
         Number of rows of each kind.
     id_trusted, ood_trusted : float
-        Share of the rows of each kind with a weight above 1/2: the answer is more the model's
-        than the prior's.
+        Share of the rows of each kind with a weight above 1/2, where the model counts more than
+        the prior.
     auroc : float
-        Chance that a row in distribution has a higher weight than one out of it, ties one half.
-        It tells whether some threshold parts them; rows out of distribution may still be trusted.
+        Probability that a row in distribution has a higher weight than one out of it; ties count
+        one half. It measures how well the weights separate the two kinds; rows out of distribution
+        may still have a weight above 1/2.
     name : str
+        Name of the model, for the title.
 
     Attributes
     ----------
@@ -50,9 +53,9 @@ class TrustDisplay:
     (array([0.25, 0.75]), array([1., 0.]), 1.0)
     """
 
-    bin_edges: NDArray
-    id_share: NDArray
-    ood_share: NDArray
+    bin_edges: Floats
+    id_share: Floats
+    ood_share: Floats
     n_id: int
     n_ood: int
     id_trusted: float
@@ -66,23 +69,27 @@ class TrustDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, X_ood: Any, *, n_bins: int = 20, name: str | None = None
     ) -> Self:
-        """Ask a fitted polycal estimator for the weight of both kinds of rows.
+        """Compute the weights of both kinds of rows with a fitted polycal estimator.
 
         Parameters
         ----------
-        estimator : fitted estimator with ``in_distribution``
-        X : rows in distribution, which the estimator was not fitted on
-        X_ood : rows out of distribution
+        estimator : fitted polycal estimator
+            Its method ``in_distribution`` is used.
+        X : array-like of shape (n_id, n_features)
+            Rows in distribution, which the estimator was not fitted on.
+        X_ood : array-like of shape (n_ood, n_features)
+            Rows out of distribution.
         n_bins : int, default=20
+            Number of bins.
         name : str, default=None
-            For the title; the name of the class by default.
+            Name of the model, for the title; the name of its class by default.
         """
         require(estimator, "in_distribution")
         for kind, rows in (("X", X), ("X_ood", X_ood)):
             if hasattr(rows, "__len__") and not len(rows):
                 raise ValueError(
-                    f"{kind} must hold at least one row; it is empty. There is nothing to compare "
-                    "without rows of both kinds."
+                    f"{kind} must hold at least one row; it is empty. Give rows of both kinds to "
+                    "compare."
                 )
         return cls.from_predictions(
             estimator.in_distribution(X),
@@ -100,7 +107,7 @@ class TrustDisplay:
         n_bins: int = 20,
         name: str = "model",
     ) -> Self:
-        """Count given weights.
+        """Compute the histograms of given weights.
 
         Parameters
         ----------
@@ -108,7 +115,9 @@ class TrustDisplay:
             Weights in [0, 1], as ``in_distribution`` returns them; higher for rows that are more
             in distribution.
         n_bins : int, default=20
+            Number of bins.
         name : str, default="model"
+            Name of the model, for the title.
         """
         count(n_bins=n_bins)
         inside, outside = (
@@ -116,7 +125,7 @@ class TrustDisplay:
             _check_weights(ood_scores, "ood_scores"),
         )
 
-        def shares(values: NDArray) -> NDArray:
+        def shares(values: Floats) -> Floats:
             return np.bincount(equal_width(values, n_bins), minlength=n_bins) / len(values)
 
         return cls(
@@ -137,11 +146,12 @@ class TrustDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
-        self
+        self : object
+            This display, with its axes and figure.
         """
         self.ax_ = ax = new_axes(ax, (6.0, 4.0))
         self.figure_ = ax.figure
@@ -177,11 +187,11 @@ class TrustDisplay:
         return self
 
 
-def _check_weights(values: ArrayLike, name: str) -> NDArray:
+def _check_weights(values: ArrayLike, name: str) -> Floats:
     scores = check_scores(values, name)
     if scores.min() < 0 or scores.max() > 1:
         raise ValueError(
             f"{name} must lie between 0 and 1; it holds {scores.min():.6g} to {scores.max():.6g}. "
-            "Give what in_distribution returns, and no log densities."
+            "Give what in_distribution returns, not log densities."
         )
     return scores

@@ -1,1 +1,1 @@
-"""What do the labels say? Votes of the neighbours, pooled with the parent's word."""
+"""The posterior pi: votes of similar rows, pooled with the probabilities of the parent."""

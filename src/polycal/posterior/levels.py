@@ -1,27 +1,30 @@
-"""The last step of the pool: one answer for confidences that the rows cannot tell apart."""
+"""Confidence levels: rows of similar confidence and equal accuracy get nearly one confidence."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
+from .._utils.arrays import Floats, Ints
+from .._utils.saved import saved_array
 from .._utils.significance import above_chance
 
-# Newton's steps for the temperature of each row, at most; about six are taken.
+# Largest number of Newton steps for the power t of each row; about six are enough.
 MOST_STEPS = 50
 SMALLEST_STEP = 1e-15
-# A row is sharpened or flattened at most twofold: an isotonic step over rows of nearly equal
-# confidence is mostly chance.
+# The power t of a row is between 1 / SHARPEST and SHARPEST: a large isotonic step over rows of
+# nearly equal confidence is mostly chance.
 SHARPEST = 2.0
-# The pool's own word in each level counts as much as this many calibration rows.
+# In each level, the confidence of the pool has the weight of this many calibration rows.
 POOL_ROWS = 100.0
-# Part of the way to its level that a confidence goes; the rest keeps the order of all rows.
+# Share of the distance to its level that a confidence is moved; less than 1 keeps the order of
+# all rows.
 TO_LEVEL = 0.95
 
 
@@ -29,40 +32,46 @@ TO_LEVEL = 0.95
 class ConfidenceLevels:
     """Moves the highest probability c of each row most of the way to its level.
 
-    Levels are the steps of an isotonic regression of being right on c: confidences that the
-    calibration rows do not tell apart. Each row is sharpened or flattened as a whole, so the
-    order of its classes stays. So does the order of rows by c, but for rows of three and more
-    classes that reach the twofold limit.
+    Levels are the steps of an isotonic regression, on the calibration rows, of whether a
+    prediction is right on its confidence c. All probabilities of a row are raised to one power, so
+    the order of its classes stays. The order of rows by c stays too, except for rows of three or
+    more classes whose power reaches the limit.
     """
 
-    edge: NDArray  # between the levels, ascending
-    value: NDArray  # of each level, ascending
+    edge: Floats = saved_array("float64 edges")  # between the levels, ascending
+    value: Floats = saved_array("float64 confidence_levels")  # of each level, ascending
 
-    def target(self, confidence: NDArray) -> NDArray:
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in levels that were read from a file, as messages."""
+        if len(self.value) != len(self.edge) + 1:
+            yield "there must be one confidence level more than edges between them"
+
+    def target(self, confidence: Floats) -> Floats:
+        """The confidence that each of these confidences is moved to."""
         level = self.value[np.searchsorted(self.edge, confidence)]
         return (1.0 - TO_LEVEL) * confidence + TO_LEVEL * level
 
-    def __call__(self, log_proba: NDArray) -> NDArray:
+    def __call__(self, log_proba: Floats) -> Floats:
         target = self.target(np.exp(log_proba.max(axis=1)))
         return with_confidence(log_proba, target)
 
 
-def fit_levels(log_proba: NDArray, y: NDArray, weight: NDArray) -> ConfidenceLevels | None:
-    """Levels from the calibration rows, each with its share of right answers.
+def fit_levels(log_proba: Floats, y: Ints, weight: Floats) -> ConfidenceLevels | None:
+    """Levels from the calibration rows; the value of a level is its accuracy.
 
-    A share of few rows is mostly chance, so the level's mean confidence stands beside it with
-    the weight of POOL_ROWS; then no level reaches 0 or 1 either.
+    The accuracy of few rows is mostly chance, so it is averaged with the level's mean confidence,
+    which has the weight of POOL_ROWS. So no level is exactly 0 or 1.
 
-    None where they raise the log-loss of the rows themselves by more than a standard error: few
-    rows, all of them right at confidences that have nothing in common.
+    The result is None where the levels raise the log-loss of these rows by more than a standard
+    error. That happens where few rows of very different confidences are all predicted right.
     """
     confidence = np.exp(log_proba.max(axis=1))
     right = (log_proba.argmax(axis=1) == y).astype(float)
     steps = IsotonicRegression().fit(confidence, right, sample_weight=weight)
     _, level = np.unique(steps.predict(confidence), return_inverse=True)
 
-    def total(values: NDArray) -> NDArray:
-        return np.bincount(level, weight * values)
+    def total(values: Floats) -> Floats:
+        return np.bincount(level, weight * values).astype(float, copy=False)
 
     size = total(np.ones_like(weight))
     value = (total(right) + POOL_ROWS * total(confidence) / size) / (size + POOL_ROWS)
@@ -75,19 +84,20 @@ def fit_levels(log_proba: NDArray, y: NDArray, weight: NDArray) -> ConfidenceLev
     return None if above_chance(extra, weight) else levels
 
 
-def with_confidence(log_proba: NDArray, target: NDArray) -> NDArray:
+def with_confidence(log_proba: Floats, target: Floats) -> Floats:
     """Rows p^t / sum p^t whose highest probability is the target, by Newton's method on t.
 
-    t stays between 1/2 and 2; a target beyond that gives the nearest row within.
+    t is between 1/2 and 2; a target that needs another t gives the nearest of these.
     """
     temper = np.empty(len(log_proba))
     _solve(log_proba, target, temper)
-    return log_softmax(temper[:, None] * log_proba, axis=1)
+    tempered: Floats = log_softmax(temper[:, None] * log_proba, axis=1)
+    return tempered
 
 
 @njit(nogil=True, cache=True)
 def _solve(log_proba, target, temper):
-    """log sum (p / max p)^t is convex and falls with t: steps from the left never pass the aim."""
+    """Newton's method from the left: log sum (p / max p)^t is convex and decreasing in t."""
     for i in range(len(target)):
         row = log_proba[i]
         top = row.max()

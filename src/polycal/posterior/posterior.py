@@ -1,48 +1,85 @@
-"""What the labels say there: the posterior from pool and prior, and the mixture with the prior."""
+"""The posterior log pi of a row, and its mixture with the prior."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from ..metrics import expected_calibration_error
-from .pool import VIEWS, Pool, fit_pool, views_of
-from .votes import choose_gamma
+from .._utils.arrays import Floats, Ints
+from .._utils.blocks import map_blocks
+from .._utils.saved import saved_array, saved_number, saved_part
+from .levels import ConfidenceLevels
+
+# Functions of each source's probability p in the pool; the first two have weights of at least 0.
+VIEWS = ("log p", "-log(1 - p)", "p")
+# Number of arrays of the result's size while the posterior of a block is computed, as measured.
+ARRAYS_AT_ONCE = 18
+
+
+@dataclass(frozen=True)
+class Pool:
+    """log pi = sum over sources and views of weight times view, plus offset, up to a constant.
+
+    With log p alone this is the log-linear pool. With -log(1 - p) and p, the calibration curve of
+    each source can bend at both ends (as in beta calibration) and in the middle.
+    """
+
+    weights: Floats = saved_array("float64 sources views")
+    offset: Floats = saved_array("float64 classes")
+    levels: ConfidenceLevels | None = saved_part(default=None)
+
+    def __call__(self, views: Floats) -> Floats:
+        """Log probabilities from views of shape (n_sources, n_views, n_samples, n_classes)."""
+        linear = np.tile(self.offset, (views.shape[2], 1))
+        for source in zip(self.weights, views, strict=True):
+            for weight, view in zip(*source, strict=True):
+                linear += weight * view  # in a matrix product, rounding could depend on other rows
+        log_pi = log_softmax(linear, axis=1)
+        return log_pi if self.levels is None else self.levels(log_pi)
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """pi, from the probabilities of parent and kernel.
+    """The posterior pi, from the probabilities of the parent and of the votes.
 
-    Without a pool it is the kernel's (the paper); without a gamma there is no kernel.
+    Without a pool, pi is the probability of the votes (as in the paper); without a gamma there are
+    no votes.
     """
 
-    gamma: float | None
-    pool: Pool | None
-    train_prior: NDArray  # of the evidence
-    fitted_prior: NDArray  # that the pool was fitted under
-    prior: NDArray  # where the model is used
-    n_rows: int
+    gamma: float | None = saved_number(float, optional=True, above=0.0, below=np.inf)
+    pool: Pool | None = saved_part()
+    train_prior: Floats = saved_array("float64 classes")  # of the labels that vote
+    fitted_prior: Floats = saved_array("float64 classes")  # of the rows that the pool is fitted on
+    prior: Floats = saved_array("float64 classes")  # where the model is used
+    n_rows: int = saved_number(int, above=0, below=2**63)
 
-    def log_proba(self, parent: NDArray, kernel: NDArray | None = None) -> NDArray:
+    def log_proba(
+        self, parent: Floats, votes: Floats | None = None, n_jobs: int | None = None
+    ) -> Floats:
         """log pi under ``prior``, shape (n_queries, n_classes)."""
+        sources = [parent] if votes is None else [parent, votes]
+
+        def block(rows: slice) -> Floats:
+            return self._log_proba([proba[rows] for proba in sources])
+
+        row_bytes = 8 * ARRAYS_AT_ONCE * len(self.prior)
+        return np.concatenate(map_blocks(block, len(parent), row_bytes, n_jobs=n_jobs))
+
+    def _log_proba(self, sources: list[Floats]) -> Floats:
         if self.pool is None:
-            assert kernel is not None
             with np.errstate(divide="ignore"):
-                log_pi = np.log(kernel)
+                log_pi = np.log(sources[1])
         else:
-            sources = [parent] if kernel is None else [parent, kernel]
             views = [views_of(proba, self.train_prior, self.n_rows) for proba in sources]
             log_pi = self.pool(np.stack(views))
         return shift_prior(log_pi, self.fitted_prior, self.prior)
 
     @property
-    def pool_weights(self) -> NDArray:
-        """Weights of parent and kernel in each view, shape (2, n_views)."""
+    def pool_weights(self) -> Floats:
+        """Weights of parent and votes in each view, shape (2, n_views)."""
         weights = np.zeros((2, len(VIEWS)))
         if self.pool is None:
             weights[1, 0] = 1.0
@@ -50,95 +87,47 @@ class Posterior:
             weights[: len(self.pool.weights)] = self.pool.weights
         return weights
 
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in a posterior that was read from a file, as messages."""
+        if self.pool is None and self.gamma is None:
+            yield "a posterior has neither votes nor a pool"
+        n_sources = 1 if self.gamma is None else 2
+        if self.pool is not None and self.pool.weights.shape != (n_sources, len(VIEWS)):
+            yield "the pool has weights for other sources"
 
-def fit_posterior(
-    kernel: Callable[[NDArray], NDArray] | None,
-    parent_proba: NDArray,
-    y: NDArray,
-    weight: NDArray,
-    *,
-    pooled: bool,
-    gamma: float | None,
-    scoring: str,
-    train_prior: NDArray,
-    prior: NDArray,
-    n_rows: int,
-    device: str | None = None,
-) -> Posterior:
-    """Choose gamma (unless given) and the pool by their loss on the calibration rows.
 
-    ``kernel`` gives the kernel's probabilities of those rows for several gammas, shape
-    (n_gammas, n_rows, n_classes), from evidence that does not hold a row's own label. The pool
-    is fitted on ``device``, where that is not the CPU.
+def views_of(proba: Floats, prior: Floats, n_rows: int) -> Floats:
+    """log p, -log(1 - p) and p, shape (n_views, n_samples, n_classes).
+
+    p is first averaged with the prior, which has the weight of one row beside the n rows that p
+    was estimated from. So no p is exactly 0 or 1, and every logarithm is finite.
     """
-    held_prior = np.bincount(y, weight, len(train_prior)) / weight.sum()
-    parent = views_of(parent_proba, train_prior, n_rows)
-    if kernel is None:
-        alone, _ = fit_pool(parent[None], y, weight, train_prior, device=device)
-        alone = alone.with_levels(parent[None], y, weight)
-        return Posterior(None, alone, train_prior, held_prior, prior, n_rows)
-
-    both = np.stack([parent, parent])  # once: with many classes it is large
-
-    def beside_parent(proba: NDArray) -> NDArray:
-        both[1] = views_of(proba, train_prior, n_rows)
-        return both
-
-    def judge(proba: NDArray, near: Pool | None) -> tuple[Pool | None, float]:
-        """The pool for one gamma's kernel posterior, and the loss to choose gamma by."""
-        views = beside_parent(proba)
-        pool, log_pi = None, views[1, 0]
-        loss = -np.average(log_pi[np.arange(len(y)), y], weights=weight)
-        if pooled:
-            pool, loss = fit_pool(views, y, weight, train_prior, near, device)
-        if scoring == "ece":
-            if pool is not None:
-                log_pi = pool.with_levels(views, y, weight)(views)
-            loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
-        return pool, float(loss)
-
-    pools: dict[float, tuple[Pool, NDArray]] = {}
-
-    def losses(gammas: NDArray) -> NDArray:
-        """Neighbours on the grid have similar pools: each starts where the one before ended."""
-        values, pool = [], None
-        for one, proba in zip(gammas, kernel(gammas), strict=True):
-            pool, loss = judge(proba, pool)
-            if pool is not None:
-                pools[float(one)] = pool, proba
-            values.append(loss)
-        return np.array(values)
-
-    if gamma is None:
-        gamma = choose_gamma(losses)
-    else:
-        losses(np.array([gamma]))
-    if not pooled:
-        return Posterior(gamma, None, train_prior, train_prior, prior, n_rows)
-    best, proba = pools[gamma]
-    best = best.with_levels(beside_parent(proba), y, weight)
-    return Posterior(gamma, best, train_prior, held_prior, prior, n_rows)
+    share = 1.0 / (n_rows + 1.0)
+    p = (1.0 - share) * proba + share * prior
+    return np.stack([np.log(p), -np.log1p(-p), p])
 
 
-def shift_prior(log_posterior: NDArray, from_prior: NDArray, to_prior: NDArray) -> NDArray:
+def shift_prior(log_posterior: Floats, from_prior: Floats, to_prior: Floats) -> Floats:
     """The posterior under another prior, by Bayes' rule."""
     if np.array_equal(from_prior, to_prior):
         return log_posterior
-    return log_softmax(log_posterior + np.log(to_prior) - np.log(from_prior), axis=1)
+    shifted: Floats = log_softmax(log_posterior + np.log(to_prior) - np.log(from_prior), axis=1)
+    return shifted
 
 
-def mixture(alpha: NDArray, log_posterior: NDArray, prior: NDArray) -> NDArray:
+def mixture(alpha: Floats, log_posterior: Floats, prior: Floats) -> Floats:
     """g(x) = alpha pi + (1 - alpha) prior; exactly the prior where alpha is 0."""
     a = alpha[:, None]
     with np.errstate(invalid="ignore"):
         return np.where(a > 0, a * np.exp(log_posterior) + (1.0 - a) * prior, prior)
 
 
-def decide(proba: NDArray, log_posterior: NDArray) -> NDArray:
-    """Class of highest probability; equal ones are told apart by the posterior itself.
+def most_probable(proba: Floats, log_posterior: Floats) -> Ints:
+    """Class of highest probability; among equal ones, that of the highest posterior.
 
-    Far away alpha falls below rounding and all classes of equal prior tie; rounding is
-    monotone, so the posterior decides as the exact mixture would.
+    Far from the data alpha is so small that classes of equal prior tie by rounding. Rounding is
+    monotone, so the posterior gives the class that the exact mixture would give.
     """
     highest = proba == proba.max(axis=1, keepdims=True)
-    return np.where(highest, log_posterior, -np.inf).argmax(axis=1)
+    columns: Ints = np.where(highest, log_posterior, -np.inf).argmax(axis=1)
+    return columns

@@ -1,4 +1,4 @@
-"""One HTML file that answers: can I believe this model, and where?"""
+"""An HTML report on where a fitted model can be relied on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def report(
     X: Any,
     y: ArrayLike,
     X_ood: Any = None,
-    path: str | os.PathLike = "report.html",
+    path: str | os.PathLike[str] = "report.html",
     *,
     title: str | None = None,
     max_rows: int = 300,
@@ -31,24 +31,29 @@ def report(
 
     Parameters
     ----------
-    model : fitted polycal estimator
-    X, y : test rows that the model was not fitted on, and their labels
-    X_ood : rows, default=None
+    model : polycal estimator
+        A fitted model.
+    X : array-like of shape (n_samples, n_features)
+        Test rows that the model was not fitted on.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    X_ood : array-like of shape (n_ood_samples, n_features), default=None
         Out-of-distribution rows to compare with.
-    path : path of the file, default="report.html"
-        It appears whole or not at all; an older one is replaced.
+    path : str or path-like, default="report.html"
+        Path of the file. An interrupted call leaves no partial file; an existing file is
+        replaced.
     title : str, default=None
-        Heading of the page; made from the model's names by default.
+        Heading of the page; by default the names of the model and its parent.
     max_rows : int, default=300
-        Rows that can be looked at one by one: all if there are no more, otherwise the least
-        trusted half and a random half.
+        Largest number of rows of each set with details. If there are more, half of these are the
+        least trusted rows and the others are random.
     random_state : int, default=0
-        Draws points at a distance, bootstrap samples, and the random half.
+        Draws the points far from the data, the bootstrap samples, and the random rows.
 
     Returns
     -------
     Path
-        Of the file. It needs no network and runs no code but its own.
+        Path of the file, which loads nothing from the network.
 
     Examples
     --------
@@ -66,7 +71,7 @@ def report(
             f"model must be a fitted polycal estimator; got {type(model).__name__}. Wrap it: "
             "GeodesicCalibrator(FrozenEstimator(model)).fit(X, y, X_cal=..., y_cal=...)."
         )
-    check_is_fitted(model, "polytopes_")
+    check_is_fitted(model, "model_")
     count(max_rows=max_rows)
     path = Path(path)
     if path.is_dir():

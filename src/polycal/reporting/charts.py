@@ -1,4 +1,4 @@
-"""Small charts as SVG text that follows the page's colours, light and dark."""
+"""Small charts as SVG text, in the colours of the page (light or dark)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
+
+from .._utils.arrays import Floats
 
 WIDTH, HEIGHT = 440, 290
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 46
@@ -15,9 +16,9 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 46
 
 @dataclass
 class Chart:
-    """Axes from data to pixels, and the marks on them."""
+    """A chart: the axes, which map data to pixels, and the marks."""
 
-    label: str  # what a reader who does not see it is told
+    label: str  # text for screen readers
     x: tuple[float, float]
     y: tuple[float, float]
     x_title: str
@@ -50,8 +51,8 @@ class Chart:
         )
 
     def text(self, x: float, y: float, words: str, style: str = "note") -> None:
-        place = f'x="{self.px(x):.1f}" y="{self.py(y):.1f}"'
-        self.marks.append(f'<text class="{style}" {place}>{escape(words)}</text>')
+        point = f'x="{self.px(x):.1f}" y="{self.py(y):.1f}"'
+        self.marks.append(f'<text class="{style}" {point}>{escape(words)}</text>')
 
     def svg(self, x_ticks: Iterable[float], y_ticks: Iterable[float]) -> str:
         parts = [
@@ -80,7 +81,14 @@ class Chart:
         return "".join([*parts, "</svg>"])
 
 
-def reliability_chart(edges, counts, accuracy, lower, upper, confidence) -> str:
+def reliability_chart(
+    edges: Floats,
+    counts: Floats,
+    accuracy: Floats,
+    lower: Floats,
+    upper: Floats,
+    confidence: Floats,
+) -> str:
     """Accuracy bars with intervals against the diagonal."""
     chart = Chart(
         "Accuracy against confidence, with a bar for each bin of confidence",
@@ -99,7 +107,7 @@ def reliability_chart(edges, counts, accuracy, lower, upper, confidence) -> str:
     return chart.svg(ticks, ticks)
 
 
-def distance_chart(distance, lines: dict[str, NDArray], prior: float) -> str:
+def distance_chart(distance: Floats, lines: dict[str, Floats], prior: float) -> str:
     """Confidence of each model against distance."""
     chart = Chart(
         "Mean confidence of polycal and of the parent against distance from the data",
@@ -110,7 +118,7 @@ def distance_chart(distance, lines: dict[str, NDArray], prior: float) -> str:
     )
     chart.line([0, distance[-1]], [prior, prior], "reference")
     chart.line([1, 1], [0, 1], "reference")
-    # On the side of the line where the parent's curve is not.
+    # Above or below the line, so that the parent's curve does not cross it.
     beside = 0.03 if lines["parent"][-1] < prior else -0.06
     chart.text(distance[-1] * 0.99, max(prior + beside, 0.02), "largest prior", "note end")
     chart.text(1.04, 0.02, "end of the data", "note")
@@ -119,7 +127,7 @@ def distance_chart(distance, lines: dict[str, NDArray], prior: float) -> str:
     return chart.svg(range(int(distance[-1]) + 1), [0, 0.2, 0.4, 0.6, 0.8, 1])
 
 
-def trust_chart(edges, inside, outside) -> str:
+def trust_chart(edges: Floats, inside: Floats, outside: Floats) -> str:
     """Share of the rows of two sets by trust weight."""
     chart = Chart(
         "Trust weight of test rows and of out-of-distribution rows",

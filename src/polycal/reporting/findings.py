@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .._utils import validation
+from .._utils.arrays import Floats, Ints
 from .._utils.significance import n_effective
+from ..calibration.fitted_model import Answer
+from ..core.execution import Execution
 from ..core.table import column_values, find_categories, is_missing, number_columns, number_values
 from ..estimators import BaseCalibrator
-from ..evaluation import INSIDE, Evaluation, evaluate
+from ..evaluation import INSIDE, Evaluation, compare_with_parent
 from ..gate.explanation import Explanation
-from ..kernels import pair_similarity
 from ..plotting import DistanceDisplay, ReliabilityDisplay, TrustDisplay
-from ..posterior.posterior import decide
 from ..simulations import sample_sphere
 
 OOD = "OOD"
@@ -27,52 +28,38 @@ NEIGHBOURS = 5  # polytopes shown for a row
 FEATURES = 5  # most surprising ones shown for a row
 MISSING = "missing"
 IDS = 10  # training rows named for a polytope
-# Rows that "the least trusted" means: a twentieth of the rows, but at least ten.
+# Share of the rows that are called least trusted, and their smallest number.
 LEAST, AT_LEAST = 0.05, 10
 
 
 @dataclass(frozen=True)
-class ParentView:
-    """The parent inside a polycal model, as a classifier of its own."""
-
-    model: BaseCalibrator
-
-    @property
-    def classes_(self) -> NDArray:
-        return self.model.classes_
-
-    def predict_proba(self, X: Any) -> NDArray:
-        return self.model._query(X)[0].proba
-
-
-@dataclass(frozen=True)
 class RowSet:
-    """One set of rows, as the model sees them."""
+    """One set of rows, with the predictions of the model for them."""
 
     name: str
-    proba: NDArray
-    parent: NDArray
+    proba: Floats
+    parent: Floats
     why: Explanation
-    detail: list[dict[str, Any]]  # of the rows that can be looked at one by one
+    detail: list[dict[str, Any]]  # of the rows in the table of the page
 
-    def least_trusted(self) -> NDArray:
+    def least_trusted(self) -> Ints:
         n = min(len(self.why), max(AT_LEAST, round(LEAST * len(self.why))))
         return np.argsort(self.why.score, kind="stable")[:n]
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that the page shows."""
+    """Everything that the page shows."""
 
     name: str
     facts: dict[str, str]
     classes: list[str]
-    priors: NDArray
-    n_familiar: float  # effective number of calibration rows
+    priors: Floats
+    n_calibration: float  # effective number of calibration rows
     evaluation: Evaluation
     reliability: dict[str, ReliabilityDisplay]
     bias: float  # mean confidence less accuracy
-    distance: DistanceDisplay | str  # or why there is none
+    distance: DistanceDisplay | str  # or the reason why there is none
     trust: TrustDisplay | None
     sets: list[RowSet]
 
@@ -80,21 +67,15 @@ class Findings:
     def of(
         cls, model: BaseCalibrator, X: Any, y: ArrayLike, X_ood: Any, max_rows: int, seed: int
     ) -> Findings:
-        parent = ParentView(model)
-        models = {"polycal": model, "parent": parent}
         codes = validation.class_columns(y, model.classes_)
-        evaluation = evaluate(
-            models,
-            X,
-            y,
-            ood=None if X_ood is None else {OOD: X_ood},
-            priors=model.priors_,
-            random_state=seed,
-        )
+        answer = model.answer(X)
+        outside = {} if X_ood is None else {OOD: model.answer(X_ood)}
+        prior = validation.check_prior(model.priors_, model.classes_)
+        evaluation = compare_with_parent(answer, codes, outside, prior, seed)
         rng = np.random.default_rng(seed)
-        sets = [_look(model, "test", X, codes, max_rows, rng)]
+        sets = [_describe_rows(model, "test", answer, codes, max_rows, rng)]
         if X_ood is not None:
-            sets.append(_look(model, OOD, X_ood, None, max_rows, rng))
+            sets.append(_describe_rows(model, OOD, outside[OOD], None, max_rows, rng))
         P = sets[0].proba
         right = (P.argmax(axis=1) == codes).mean()
         return cls(
@@ -102,14 +83,14 @@ class Findings:
             facts=model_facts(model),
             classes=[str(c) for c in model.classes_],
             priors=model.priors_,
-            n_familiar=n_effective(model._familiar.weight),
+            n_calibration=n_effective(model.model_.scores.weight),
             evaluation=evaluation,
             reliability={
                 "polycal": ReliabilityDisplay.from_predictions(codes, P, n_bins=BINS),
                 "parent": ReliabilityDisplay.from_predictions(codes, sets[0].parent, n_bins=BINS),
             },
             bias=float(P.max(axis=1).mean() - right),
-            distance=_distance(models, X, model, seed),
+            distance=_distance(X, model, seed),
             trust=None
             if X_ood is None
             else TrustDisplay.from_predictions(sets[0].why.weight, sets[1].why.weight, n_bins=BINS),
@@ -125,7 +106,7 @@ class Findings:
 
 
 def parent_name(model: BaseCalibrator) -> str:
-    """Class of the parent; of a Pipeline, also of its last step."""
+    """Name of the parent's class; for a Pipeline, also that of its last step."""
     parent = model.estimator_
     name = type(parent).__name__
     steps = getattr(parent, "steps", None)
@@ -133,15 +114,15 @@ def parent_name(model: BaseCalibrator) -> str:
 
 
 def model_facts(model: BaseCalibrator) -> dict[str, str]:
-    """What the model is, as a list of names and values."""
+    """Facts about the model, as names and values."""
     parameters = model.get_params(deep=False)
     return {
         "model": type(model).__name__,
         "parent": parent_name(model),
         "features": str(getattr(model, "n_features_in_", "not a table")),
-        "training rows": f"{len(model._landscape.ids):,}",
+        "training rows": f"{len(model.model_.reference.row_id):,}",
         "polytopes": f"{len(model.polytopes_):,}",
-        "calibration": f"{model.calibration_}, {len(model._familiar.log_f):,} rows",
+        "calibration": f"{model.calibration_}, {len(model.model_.scores.log_f):,} rows",
         "posterior, gate, bandwidth": ", ".join(
             str(parameters[name]) for name in ("posterior", "gate", "bandwidth")
         ),
@@ -154,18 +135,15 @@ def model_facts(model: BaseCalibrator) -> dict[str, str]:
     }
 
 
-def _look(
+def _describe_rows(
     model: BaseCalibrator,
     name: str,
-    X: Any,
-    codes: NDArray | None,
+    answer: Answer,
+    codes: Ints | None,
     max_rows: int,
     rng: np.random.Generator,
 ) -> RowSet:
-    log_f, log_posterior = model._answers(X)
-    proba, why = model._mixture(log_f, log_posterior), model.explain(X)
-    guess = decide(proba, log_posterior)
-    reading, encoded = model._query(X)
+    proba, why, guess = answer.probabilities, model.explain_answer(answer), answer.most_probable
     order = np.argsort(why.score, kind="stable")
     if len(order) > max_rows:
         rest = order[max_rows // 2 :]
@@ -173,16 +151,10 @@ def _look(
             order[: max_rows // 2], rng.choice(rest, max_rows - max_rows // 2, replace=False)
         ]
     chosen = np.sort(order)
-    seen = reading.take(chosen).features
-    place = model._place
-    k = min(NEIGHBOURS, len(model.polytopes_))
-    index = place.nearest(reading.modes[chosen], encoded[chosen], fill=True).index[:, :k]
-    # By itself, because a search by Euclidean distance does not bring it.
-    similarity = pair_similarity(
-        reading.modes[chosen], model.polytopes_.modes, index, place.settings.execution
-    )
-    members = place.members(index)
-    show = _Shown(model, seen)
+    few, reading = answer.take(chosen), answer.reading
+    index, similarity = model.model_.polytopes_shown(few, NEIGHBOURS, Execution(model.n_jobs))
+    members = model.model_.reference.members(index)
+    show = _Shown(model, few.reading.features)
     detail = []
     for i, row in enumerate(chosen):
         top = np.argsort(-why.surprise[row], kind="stable")[:FEATURES]
@@ -221,14 +193,14 @@ def _look(
 
 
 class _Shown:
-    """Values of rows and of polytopes, in words."""
+    """Values of rows and of polytopes, as text."""
 
-    def __init__(self, model: BaseCalibrator, seen: Any):
-        self.features, self.table = seen, model._landscape.table
-        self.density = model._landscape.density
+    def __init__(self, model: BaseCalibrator, features: Any):
+        self.features, self.table = features, model.model_.reference.table
+        self.density = model.model_.reference.density
         self.number = {int(j): k for k, j in enumerate(self.table.numbers)}
         self.category = {int(j): k for k, j in enumerate(self.table.categories)}
-        self.columns: dict[int, NDArray] = {}
+        self.columns: dict[int, Ints] = {}
 
     def value(self, i: int, j: int) -> str:
         if j not in self.columns:
@@ -243,24 +215,23 @@ class _Shown:
         if j in self.number:
             return _number(self.density.mean[r, self.number[j]])
         c = self.category[j]
-        shares = self.density.log_share[r, self.density.start[c] : self.density.start[c + 1]]
+        first, last = self.density.level_offsets[c : c + 2]
+        shares = self.density.log_share[r, first:last]
         level = self.table.levels[c][int(np.argmax(shares[:-1]))]
         return MISSING if level is None else str(level)
 
     def usual(self, r: int, j: int) -> str:
-        """The same, with the bandwidth of a number."""
+        """As ``center``, with the bandwidth of a number."""
         if j not in self.number:
             return self.center(r, j)
         width = 1 / np.sqrt(self.density.precision_of(r)[self.number[j]])
         return f"{self.center(r, j)} ± {_number(width)}"
 
 
-def _distance(
-    models: dict[str, Any], X: Any, model: BaseCalibrator, seed: int
-) -> DistanceDisplay | str:
+def _distance(X: Any, model: BaseCalibrator, seed: int) -> DistanceDisplay | str:
     """Confidence on spheres around the data, in units of its own spread.
 
-    Numbers move; categories and other columns are those of random rows.
+    The numbers are those of the sphere; categories and other columns are those of random rows.
     """
     if isinstance(X, (list, tuple)):
         X = np.asarray(X)
@@ -269,8 +240,8 @@ def _distance(
         X = np.asarray(X.detach().cpu().float() if short else X.detach().cpu())
     if not hasattr(X, "columns") and not (isinstance(X, np.ndarray) and X.ndim == 2):
         return "The rows are no dense table, so there are no columns to move."
-    # With a Pipeline, categorical_features names columns that only its last step sees.
-    raw = model._source.family.raw_input
+    # With a Pipeline, categorical_features names columns of the input of its last step.
+    raw = model.model_.parent.raw_input
     categories = find_categories(X, "from_dtype" if raw else model.categorical_features)
     columns = number_columns(X, categories)
     if not len(columns):
@@ -288,18 +259,19 @@ def _distance(
     points = center + scale * np.concatenate(spheres)
     moved = _moved(X, columns, points, rng.randint(len(values), size=len(points)))
     try:
-        tables = {name: each.predict_proba(moved) for name, each in models.items()}
-    except Exception as error:  # an encoder that knows no other values; each library has its own
+        answer = model.answer(moved)
+    except Exception as error:  # for example of an encoder; each library has its own type
         return f"The model refuses rows with other numbers: {error}"
+    tables = {"polycal": answer.probabilities, "parent": answer.reading.proba}
     return DistanceDisplay.from_predictions(
         np.repeat(RADII, POINTS), tables, prior=model.priors_, data_end=1.0
     )
 
 
-def _moved(X: Any, columns: NDArray, points: NDArray, picked: NDArray) -> Any:
+def _moved(X: Any, columns: Ints, points: Floats, picked: Ints) -> Any:
     """Rows of X with other numbers in some columns."""
     if not hasattr(X, "columns"):
-        # A network may take float32 alone.
+        # A network may take only float32.
         rows = X[picked].astype(X.dtype if X.dtype.kind == "f" else float)
         rows[:, columns] = points
         return rows
@@ -318,9 +290,9 @@ def _number(value: float) -> str:
 
 
 def _short(value: float) -> float | None:
-    """Four digits; JSON has no infinity."""
+    """Four digits; None for NaN and infinity, which JSON does not have."""
     return float(f"{value:.4g}") if np.isfinite(value) else None
 
 
-def _rounded(values: NDArray) -> list[float]:
+def _rounded(values: Floats) -> list[float]:
     return [round(float(v), 4) for v in values]

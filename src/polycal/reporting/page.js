@@ -48,9 +48,9 @@
   function draw() {
     const shown = lines.filter(wanted).sort(compare);
     tr = new Map();
-    body.replaceChildren(...shown.map((line, place) => {
+    body.replaceChildren(...shown.map((line, position) => {
       const node = element("tr", undefined, {
-        tabindex: place === 0 ? "0" : "-1",
+        tabindex: position === 0 ? "0" : "-1",
         "aria-selected": String(line.id === chosen), "data-id": line.id,
       });
       const cells = [

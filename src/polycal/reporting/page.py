@@ -1,4 +1,4 @@
-"""The page: sections of HTML, one style, one script, and the rows as JSON."""
+"""The page: HTML sections, the style, the script, and the rows as JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,11 @@ from .charts import distance_chart, reliability_chart, trust_chart
 from .findings import OOD, Findings, RowSet
 from .words import summary, verdict
 
-SHOWN = 10  # features in the list of what puts rows out
+SHOWN = 10  # features in the list of the most surprising ones
 
 
 def page(found: Findings, title: str) -> str:
-    """The whole file. Nothing in it can reach the network."""
+    """The HTML page, which loads nothing from the network."""
     statements = verdict(found)
     findings = "".join(
         f'<li class="{s.grade}"><strong><span class="mark">{s.grade}</span> {escape(s.head)}.'
@@ -36,16 +37,16 @@ def page(found: Findings, title: str) -> str:
     if found.trust is not None:
         sections.append(_section("outside", "Out of distribution", _outside(found)))
     sections += [
-        _section("features", "What puts rows out", _features(found)),
+        _section("features", "Surprising features", _features(found)),
         _section("rows", "Row by row", _rows(found)),
-        _section("model", "What the model is", _facts(found)),
+        _section("model", "The model", _facts(found)),
     ]
     links = "".join(f'<a href="#{key}">{name}</a>' for key, name, _ in sections)
     body = "".join(text for *_, text in sections)
     here = files(__package__)
     style, script = (here.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     made = f"polycal {version('polycal')}, {datetime.now(UTC):%Y-%m-%d}"
-    # "<" cannot end the script element early, whatever a label or a feature is called.
+    # Without "<", no name of a label or feature can end the script element.
     data = json.dumps(_data(found), allow_nan=False).replace("<", "\\u003c")
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -99,8 +100,8 @@ def _inside(found: Findings) -> str:
         if n
     ]
     return (
-        "<p>Bars show how often the model is right among rows of one confidence; on the dashed "
-        "line confidence and accuracy agree. Whiskers are 95 % intervals.</p>"
+        "<p>Bars show how often the model is right among rows of similar confidence; on the dashed "
+        "line confidence and accuracy are equal. Whiskers are 95 % intervals.</p>"
         f"<div class=pair><figure>{chart}</figure>{_figures(found, INSIDE)}</div>"
         + _details(
             "Numbers of the picture",
@@ -121,7 +122,7 @@ def _distance(found: Findings) -> str:
     ]
     return (
         "<p>Random points on spheres around the mean of the test rows, each feature in units of "
-        "its own spread; categories stay those of real rows. An honest model comes down to the "
+        "its own spread; categories are those of real rows. Far away, the confidence should be the "
         f"largest prior.</p><figure>{chart}{_legend('polycal', 'parent')}</figure>"
         + _details("Numbers of the picture", _table(["distance", "polycal", "parent"], lines))
     )
@@ -144,8 +145,8 @@ def _features(found: Findings) -> str:
     """Mean surprise of each feature in the least trusted rows, beside that of all test rows."""
     usual = np.median(found.sets[0].why.surprise, axis=0)
     parts = [
-        "<p>For the least trusted rows of each set: how surprising each feature is beside the "
-        "nearest training rows (mean of half a squared distance in bandwidths, or of the log "
+        "<p>For the least trusted rows of each set: how surprising each feature is compared with "
+        "the nearest training rows (mean of half a squared distance in bandwidths, or of the log "
         "share of a category), and its median over all test rows.</p>"
     ]
     for rows in found.sets:
@@ -227,15 +228,15 @@ def _figures(found: Findings, rows: str) -> str:
     return _table(["", f"polycal ({level})", "parent"], lines)
 
 
-def _data(found: Findings) -> dict:
-    """What the script needs: the rows that can be looked at."""
+def _data(found: Findings) -> dict[str, Any]:
+    """The data of the script: classes and rows."""
     return {
         "classes": found.classes,
         "rows": [_with_set(rows, i) for rows in found.sets for i in range(len(rows.detail))],
     }
 
 
-def _with_set(rows: RowSet, i: int) -> dict:
+def _with_set(rows: RowSet, i: int) -> dict[str, Any]:
     return {"set": rows.name, **rows.detail[i]}
 
 
@@ -248,7 +249,7 @@ def _legend(*names: str) -> str:
 
 
 def _table(heads: Sequence[str], lines: Iterable[Sequence[str]], safe: bool = False) -> str:
-    """``safe``: the cells are HTML already."""
+    """An HTML table; with ``safe`` the cells are HTML already."""
     head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{c if safe else escape(c)}</td>" for c in line) + "</tr>"

@@ -1,4 +1,4 @@
-"""The verdict of a report, in plain words."""
+"""The verdict of a report, as sentences with grades."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import betabinom
 
-from ..core.reading import ROUNDING
+from .._utils.significance import WEIGHT_ROUNDING
 from ..gate.explanation import EDGE, INSIDE, OUTSIDE
 from ..plotting import DistanceDisplay
 from .findings import OOD, Findings
 
 GOOD, CAREFUL, BAD = "good", "careful", "problem"
-# Debiased calibration error up to which confidence may be read as a probability, and as a guide.
+# Debiased calibration error up to which confidence is graded as a probability, and as a guide.
 FINE, ROUGH = 0.02, 0.05
-# Calibration error that the test rows must exclude before confidence may be read as a probability.
+# With a larger upper end of the interval there are too few test rows for the best grade.
 UNSURE = 0.1
-# Largest difference from the prior that counts as having come down to it.
+# Largest difference from the prior that counts as equal to it.
 NEAR_PRIOR = 0.05
-# Chance below which more alarms than allowed are no accident.
+# Probability below which more alarms than allowed are not explained by chance.
 NO_ACCIDENT = 0.01
-# Share of the out-of-distribution rows recognised that is good, and that is careful.
+# Share of the out-of-distribution rows that must be recognised for "good", and for "careful".
 MOST, HALF = 0.9, 0.5
 
 
@@ -34,7 +34,7 @@ class Statement(NamedTuple):
 
 
 def verdict(found: Findings) -> list[Statement]:
-    """Where the model can be believed, from the data to far away."""
+    """Statements on the model: in distribution, far from the data, and out of distribution."""
     statements = [_calibration(found), _alarms(found), _distance(found)]
     if found.trust is not None:
         statements.append(_outside(found))
@@ -46,8 +46,8 @@ def summary(statements: list[Statement]) -> str:
     if BAD in grades:
         return "There is a problem: read the marked lines before you use this model."
     if CAREFUL in grades:
-        return "The model can be believed with care: read the marked lines."
-    return "The model can be believed where it says so, and says where it cannot be."
+        return "The model can be used with care: read the marked lines."
+    return "The model can be relied on near the data, and falls back to the priors far from it."
 
 
 def _calibration(found: Findings) -> Statement:
@@ -56,11 +56,11 @@ def _calibration(found: Findings) -> Statement:
     parent = found.figure("parent", "ece")[0]
     why, n = found.sets[0].why, len(found.sets[0].why)
     grade = GOOD if debiased <= FINE else CAREFUL if debiased <= ROUGH else BAD
-    # Not to have found an error is no proof. The interval is too short for a few rows that are
-    # all alike: what happens once in n / 3 rows, n rows miss with a chance of 5 %.
+    # Few test rows may miss an error. The interval is too short for a few rows that are all alike:
+    # an event that happens once in n / 3 rows is absent from n rows with probability 5 %.
     unsure = grade == GOOD and max(high, 3 / n) > UNSURE
     most_out = (why.verdict == OUTSIDE).mean() > HALF
-    head = "On the test rows, most of them out, " if most_out else "Inside the data "
+    head = "On the test rows, most of which are out, " if most_out else "Inside the data "
     head += {
         GOOD: "its confidence can be read as a probability",
         CAREFUL: "its confidence is a guide, not a probability",
@@ -72,18 +72,18 @@ def _calibration(found: Findings) -> Statement:
     lean = "too sure" if found.bias > 0 else "too cautious"
     text = (
         f"Calibration error (ECE) {ece:.3f}, interval {low:.3f} to {high:.3f} from {n:,} test "
-        f"rows; without what chance alone would give, {debiased:.3f}. The parent alone has "
+        f"rows; without the part that is due to chance, {debiased:.3f}. The parent alone has "
         f"{parent:.3f}. On average it is {abs(found.bias):.3f} {lean}."
     )
     return Statement(grade, head, text)
 
 
 def _alarms(found: Findings) -> Statement:
-    """Are the test rows like the training data?"""
+    """Whether the test rows are like the training data."""
     why, n = found.sets[0].why, len(found.sets[0].why)
     out, edge = (why.verdict == OUTSIDE).sum(), (why.verdict == EDGE).sum()
     chances = [
-        chance_of_alarms(alarms, n, level, found.n_familiar)
+        chance_of_alarms(alarms, n, level, found.n_calibration)
         for alarms, level in zip((out, out + edge), why.levels, strict=True)
     ]
     grade = GOOD if min(chances) >= NO_ACCIDENT else BAD
@@ -97,24 +97,24 @@ def _alarms(found: Findings) -> Statement:
     )
     if grade == BAD:
         text += f", and {why.levels[1]:.1%} out or at the edge. "
-        text += "Something has shifted: see the features below"
+        text += "The distribution has shifted: see the features below"
     return Statement(grade, head, text + ".")
 
 
-def chance_of_alarms(alarms: int, n: int, level: float, n_familiar: float) -> float:
-    """Chance of so many alarms or more among n rows like the calibration rows.
+def chance_of_alarms(alarms: int, n: int, level: float, n_calibration: float) -> float:
+    """Probability of at least this many alarms among n rows like the calibration rows.
 
-    The threshold is the k-th of n_familiar exchangeable scores, so that the number of new ones
+    The threshold is the k-th of n_calibration exchangeable scores, so the number of new scores
     below it is beta-binomial.
     """
-    k = max(int(np.floor(level * (n_familiar + 1) * (1 + ROUNDING))), 1)
-    return float(betabinom.sf(alarms - 1, n, k, n_familiar + 1 - k))
+    k = max(int(np.floor(level * (n_calibration + 1) * (1 + WEIGHT_ROUNDING))), 1)
+    return float(betabinom.sf(alarms - 1, n, k, n_calibration + 1 - k))
 
 
 def _distance(found: Findings) -> Statement:
     display = found.distance
     if not isinstance(display, DistanceDisplay):
-        return Statement(CAREFUL, "What happens far away was not tried", display)
+        return Statement(CAREFUL, "Points far from the data were not tried", display)
     end, prior = display.distance[-1], found.priors.max()
     far, parent = display.confidence["polycal"][-1], display.confidence["parent"][-1]
     grade = GOOD if abs(far - prior) <= NEAR_PRIOR else BAD
@@ -124,7 +124,7 @@ def _distance(found: Findings) -> Statement:
     }[grade]
     text = (
         f"At {end:.0f} times the distance of the farthest row its mean confidence is {far:.3f}; "
-        f"the largest prior is {prior:.3f}. The parent says {parent:.3f} there."
+        f"the largest prior is {prior:.3f}. That of the parent is {parent:.3f}."
     )
     return Statement(grade, head, text)
 
@@ -137,11 +137,11 @@ def _outside(found: Findings) -> Statement:
     trusted = found.trust.ood_trusted
     grade = GOOD if known >= MOST and trusted <= HALF else CAREFUL if known >= HALF else BAD
     head = {
-        GOOD: "It knows the out-of-distribution rows when it sees them",
-        CAREFUL: "It knows many of the out-of-distribution rows, but not all"
+        GOOD: "It recognises the out-of-distribution rows",
+        CAREFUL: "It recognises many of the out-of-distribution rows, but not all"
         if trusted <= HALF
         else "It finds the out-of-distribution rows unusual, but answers most as if it knew them",
-        BAD: "It does not know most of the out-of-distribution rows",
+        BAD: "It does not recognise most of the out-of-distribution rows",
     }[grade]
     auroc = found.figure("polycal", "auroc", OOD)[0]
     text = (

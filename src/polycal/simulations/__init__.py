@@ -1,4 +1,4 @@
-"""Simulated data whose truth is known: six tables, images of shapes, and spheres."""
+"""Simulated data with known posteriors: six tables, images of shapes, and spheres."""
 
 from .images import make_ellipse_images, make_mixed_images, make_shape_images
 from .spheres import sample_sphere

@@ -1,8 +1,8 @@
-"""The six simulations as mathematics: how to draw a row of class k, and how likely it is there.
+"""The six simulations as mathematics: how to draw a row of class k, and its likelihood.
 
-``draw(y, rng)`` gives one row for each label. ``support(X)`` says where either class has rows;
-there, ``log_likelihood(X)``, of shape (n_samples, 2), is log p(x | k) up to a term that the two
-classes share.
+``draw(y, rng)`` gives one row for each label. ``support(X)`` marks the rows where either class has
+a density above 0; there, ``log_likelihood(X)``, of shape (n_samples, 2), is log p(x | k) up to a
+term that the two classes share.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import logsumexp, ndtr
+
+from .._utils.arrays import Bools, Floats, Ints
 
 # Standard deviations; the paper prints variances.
 ANGLE_NOISE = 0.3  # spiral, N(0, 0.09)
@@ -25,37 +26,39 @@ RADII = (0.75, 1.0)  # of the circle of class 0 and of class 1
 TURNS = 2  # of each arm of the spiral
 
 RandomState = int | np.random.RandomState | None
-Draw = Callable[[NDArray, np.random.RandomState], NDArray]
-Map = Callable[[NDArray], NDArray]
+Draw = Callable[[Ints, np.random.RandomState], Floats]
+Map = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """One simulation; ``n_columns`` is None when any number of columns will do."""
+    """One simulation; ``n_columns`` is None when any number of columns is allowed."""
 
     draw: Draw
     log_likelihood: Map
-    support: Map
+    support: Callable[[Floats], Bools]
     n_columns: int | None = 2
 
 
-def draw_labels(n_samples: int, rng: np.random.RandomState) -> NDArray:
-    """Half of each class in random order; class 0 has the odd one."""
+def draw_labels(n_samples: int, rng: np.random.RandomState) -> Ints:
+    """Labels, half of each class in random order; class 0 gets the extra row of an odd number."""
     y = np.arange(n_samples) % 2
     rng.shuffle(y)
     return y
 
 
-def everywhere(X: NDArray) -> NDArray:
+def everywhere(X: Floats) -> Bools:
+    """All rows."""
     return np.ones(len(X), dtype=bool)
 
 
-def inside_box(X: NDArray) -> NDArray:
+def inside_box(X: Floats) -> Bools:
     """Which rows lie in [-1, 1] x [-1, 1]."""
-    return (np.abs(X) <= 1).all(axis=1)
+    inside: Bools = np.all(np.abs(X) <= 1, axis=1)
+    return inside
 
 
-def draw_inside_box(draw: Draw, y: NDArray, rng: np.random.RandomState) -> NDArray:
+def draw_inside_box(draw: Draw, y: Ints, rng: np.random.RandomState) -> Floats:
     """Rows of p(x | k, x in the box): those outside are drawn again, with the same label."""
     X = draw(y, rng)
     outside = np.flatnonzero(~inside_box(X))
@@ -65,38 +68,44 @@ def draw_inside_box(draw: Draw, y: NDArray, rng: np.random.RandomState) -> NDArr
     return X
 
 
+def _from_polar(radius: Floats, angle: Floats) -> Floats:
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+
+
 # Spiral: r ~ U(0, 1), angle ~ N(2 pi TURNS r + pi k, 0.09).
 
 
-def _draw_spiral(y: NDArray, rng: np.random.RandomState) -> NDArray:
+def _draw_spiral(y: Ints, rng: np.random.RandomState) -> Floats:
     radius = rng.uniform(size=len(y))
     angle = 2 * np.pi * TURNS * radius + np.pi * y + ANGLE_NOISE * rng.standard_normal(len(y))
-    return radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return _from_polar(radius, angle)
 
 
-def _inside_disc(X: NDArray) -> NDArray:
-    """Which rows lie in the unit disc, but for its centre, where there is no angle."""
+def _inside_disc(X: Floats) -> Bools:
+    """Which rows lie in the unit disc without its centre, where the angle is not defined."""
     radius = np.hypot(X[:, 0], X[:, 1])
     return (radius > 0) & (radius <= 1)
 
 
-def _spiral_log_likelihood(X: NDArray) -> NDArray:
+def _spiral_log_likelihood(X: Floats) -> Floats:
     """Wrapped normal of the angle; 1/r, the density of r over the plane, is shared."""
     radius, angle = np.hypot(X[:, 0], X[:, 1]), np.arctan2(X[:, 1], X[:, 0])
     ahead = angle[:, None] - 2 * np.pi * TURNS * radius[:, None] - np.pi * np.arange(2)
     ahead = np.remainder(ahead + np.pi, 2 * np.pi) - np.pi
     # Three laps are enough: the fourth weighs exp(-493) at the most.
     laps = 2 * np.pi * np.array([-1, 0, 1])
-    return logsumexp(-0.5 * ((ahead[:, :, None] + laps) / ANGLE_NOISE) ** 2, axis=2)
+    log_terms = -0.5 * ((ahead[:, :, None] + laps) / ANGLE_NOISE) ** 2
+    total: Floats = logsumexp(log_terms, axis=2)
+    return total
 
 
 # Circle: angle ~ U(0, 2 pi), r ~ N(RADII[k], 0.01), in the box.
 
 
-def _draw_circle(y: NDArray, rng: np.random.RandomState) -> NDArray:
+def _draw_circle(y: Ints, rng: np.random.RandomState) -> Floats:
     radius = np.array(RADII)[y] + NOISE * rng.standard_normal(len(y))
     angle = rng.uniform(0, 2 * np.pi, size=len(y))
-    return radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return _from_polar(radius, angle)
 
 
 def _arc_in_box(radius: float) -> float:
@@ -116,7 +125,7 @@ def circle_mass(mean: float) -> float:
     return float(inner + quad(integrand, 1, math.sqrt(2), epsabs=1e-12, limit=200)[0])
 
 
-def _circle_log_likelihood(X: NDArray) -> NDArray:
+def _circle_log_likelihood(X: Floats) -> Floats:
     """A radius below 0, of probability 4e-14, is left out; 1/r is shared."""
     radius = np.hypot(X[:, 0], X[:, 1])[:, None]
     log_mass = np.log([circle_mass(mean) for mean in RADII])
@@ -132,20 +141,21 @@ class Curves:
 
     curves: tuple[Map, Map]
 
-    def draw(self, y: NDArray, rng: np.random.RandomState) -> NDArray:
+    def draw(self, y: Ints, rng: np.random.RandomState) -> Floats:
         x = rng.uniform(-1, 1, size=len(y))
         height = np.where(y == 0, self.curves[0](x), self.curves[1](x))
         return np.stack([x, height + NOISE * rng.standard_normal(len(y))], axis=1)
 
-    def log_likelihood(self, X: NDArray) -> NDArray:
+    def log_likelihood(self, X: Floats) -> Floats:
         heights = np.stack([curve(X[:, 0]) for curve in self.curves], axis=1)
         log_mass = np.log([curve_mass(curve) for curve in self.curves])
         return -0.5 * ((X[:, 1:] - heights) / NOISE) ** 2 - log_mass
 
 
-def height_mass(height: NDArray) -> NDArray:
+def height_mass(height: Floats) -> Floats:
     """P(|x_2| <= 1) for x_2 of N(height, 0.01)."""
-    return ndtr((1 - height) / NOISE) - ndtr((-1 - height) / NOISE)
+    mass: Floats = ndtr((1 - height) / NOISE) - ndtr((-1 - height) / NOISE)
+    return mass
 
 
 @cache
@@ -154,32 +164,32 @@ def curve_mass(curve: Map) -> float:
     return 0.5 * float(quad(lambda x: height_mass(curve(x)), -1, 1, epsabs=1e-12, limit=200)[0])
 
 
-def cosine(x: NDArray) -> NDArray:
+def cosine(x: Floats) -> Floats:
     return np.cos(np.pi * x)
 
 
-def sine(x: NDArray) -> NDArray:
+def sine(x: Floats) -> Floats:
     return np.sin(np.pi * x)
 
 
-def line(x: NDArray) -> NDArray:
+def line(x: Floats) -> Floats:
     return x
 
 
-def cubic(x: NDArray) -> NDArray:
+def cubic(x: Floats) -> Floats:
     return x**3
 
 
 # Gaussian XOR: x ~ N(+-[0.5, -0.5], 0.0625 I) in class 0, N(+-[0.5, 0.5], 0.0625 I) in class 1.
 
 
-def _draw_gaussian_xor(y: NDArray, rng: np.random.RandomState) -> NDArray:
+def _draw_gaussian_xor(y: Ints, rng: np.random.RandomState) -> Floats:
     sign = rng.choice([-1.0, 1.0], size=len(y))
     center = 0.5 * np.stack([sign, np.where(y == 1, sign, -sign)], axis=1)
     return center + XOR_NOISE * rng.standard_normal((len(y), 2))
 
 
-def _gaussian_xor_log_likelihood(X: NDArray) -> NDArray:
+def _gaussian_xor_log_likelihood(X: Floats) -> Floats:
     """log cosh(x . center / variance): |x|^2 and |center|^2 are shared."""
     along = np.stack([X[:, 0] - X[:, 1], X[:, 0] + X[:, 1]], axis=1) * 0.5 / XOR_NOISE**2
     return np.logaddexp(along, -along)
@@ -188,17 +198,17 @@ def _gaussian_xor_log_likelihood(X: NDArray) -> NDArray:
 # Trunk: x ~ N(mu, I) in class 0, N(-mu, I) in class 1.
 
 
-def trunk_mean(n_features: int) -> NDArray:
+def trunk_mean(n_features: int) -> Floats:
     """1 / sqrt(i) for i = 1, ..., n_features."""
     return 1 / np.sqrt(np.arange(1, n_features + 1))
 
 
-def draw_trunk(y: NDArray, rng: np.random.RandomState, n_features: int = 2) -> NDArray:
+def draw_trunk(y: Ints, rng: np.random.RandomState, n_features: int = 2) -> Floats:
     noise = rng.standard_normal((len(y), n_features))
     return np.where(y == 0, 1, -1)[:, None] * trunk_mean(n_features) + noise
 
 
-def _trunk_log_likelihood(X: NDArray) -> NDArray:
+def _trunk_log_likelihood(X: Floats) -> Floats:
     """+-mu . x: |x|^2 and |mu|^2 are shared."""
     along = X @ trunk_mean(X.shape[1])
     return np.stack([along, -along], axis=1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from .._utils.arrays import Bools, Floats, Ints, Singles
 from .._utils.validation import count, fraction, not_negative, positive
 from .densities import RandomState, draw_labels
 
@@ -13,7 +13,7 @@ RADIUS = 10.0  # of the circle, and of the ellipse along its second axis
 HALF_SIDES = (10.0, 25.0)  # of the rectangle, along the first and the second axis
 
 
-def draw_ellipses(centers: NDArray, axis: float, size: int) -> NDArray:
+def draw_ellipses(centers: Floats, axis: float, size: int) -> Bools:
     """Pixels with (w_1 - C_1)^2 / axis^2 + (w_2 - C_2)^2 / RADIUS^2 <= 1, True inside.
 
     Pixel w_1, w_2 = 0, ..., size - 1 is row w_1 and column w_2. The result has shape
@@ -25,7 +25,7 @@ def draw_ellipses(centers: NDArray, axis: float, size: int) -> NDArray:
     return first <= axis**2 * (RADIUS**2 - squared[:, 1, None, :])
 
 
-def draw_rectangles(centers: NDArray, size: int) -> NDArray:
+def draw_rectangles(centers: Floats, size: int) -> Bools:
     """Pixels with C_i - h_i <= w_i < C_i + h_i for both axes, True inside."""
     offset = np.arange(size) - centers[:, :, None]  # (n_samples, 2, size)
     half = np.array(HALF_SIDES)[:, None]
@@ -33,7 +33,7 @@ def draw_rectangles(centers: NDArray, size: int) -> NDArray:
     return within[:, 0, :, None] & within[:, 1, None, :]
 
 
-def _paint(mask: NDArray, intensity: float) -> NDArray:
+def _paint(mask: Bools, intensity: float) -> Singles:
     return np.multiply(mask, np.float32(intensity), dtype=np.float32)
 
 
@@ -43,7 +43,7 @@ def make_shape_images(
     intensity: float = 127.0,
     size: int = 100,
     random_state: RandomState = None,
-) -> tuple[NDArray, NDArray]:
+) -> tuple[Singles, Ints]:
     """Images of circles (class 0) and rectangles (class 1); ``intensity`` is the first shift.
 
     The centre (C_1, C_2) is uniform in the image. A pixel is ``intensity``::
@@ -56,9 +56,10 @@ def make_shape_images(
     Parameters
     ----------
     n_samples : int, default=4000
-        Number of images, half of each class; class 0 has the odd one.
+        Number of images, half of each class; class 0 gets the extra one of an odd number.
     intensity : float, default=127
-        Value of the object's pixels, at least 0. A seed gives the same objects whatever it is.
+        Value of the object's pixels, at least 0. The same seed gives the same objects at any
+        intensity.
     size : int, default=100
         Height and width. Objects keep their size, and are cut off by the edge.
     random_state : int, RandomState instance or None, default=None
@@ -66,14 +67,15 @@ def make_shape_images(
 
     Returns
     -------
-    images : ndarray of shape (n_samples, size, size), float32
+    images : ndarray of shape (n_samples, size, size)
+        Pixels in single precision.
     y : ndarray of shape (n_samples,)
         Labels 0 and 1, in random order.
 
     Notes
     -----
     The paper does not say what w_1 and w_2 are. Here, as in its published code, w_1 is the row
-    and w_2 the column, counted from 0, so that rectangles lie on their long side.
+    and w_2 the column, counted from 0, so that rectangles are wider than high.
 
     Examples
     --------
@@ -100,18 +102,19 @@ def make_mixed_images(
     intensity: float = 127.0,
     size: int = 100,
     random_state: RandomState = None,
-) -> NDArray:
+) -> Singles:
     """Convex combinations of a circle and a rectangle, the second shift.
 
     Each image is ``epsilon * circle + (1 - epsilon) * rectangle``, pixel by pixel, of a circle
-    and a rectangle as in :func:`make_shape_images` with centres drawn apart. It is in
+    and a rectangle as in :func:`make_shape_images` with independent centres. It is in
     distribution for ``epsilon`` 0 and 1, and farthest from it for 0.5.
 
     Parameters
     ----------
     n_samples : int, default=2000
+        Number of images.
     epsilon : float, default=0.5
-        Weight of the circle, from 0 to 1. A seed gives the same pairs whatever it is.
+        Weight of the circle, from 0 to 1. The same seed gives the same pairs at any weight.
     intensity : float, default=127
         Value of the objects' pixels before they are mixed, at least 0.
     size : int, default=100
@@ -121,7 +124,8 @@ def make_mixed_images(
 
     Returns
     -------
-    images : ndarray of shape (n_samples, size, size), float32
+    images : ndarray of shape (n_samples, size, size)
+        Pixels in single precision.
 
     Examples
     --------
@@ -146,7 +150,7 @@ def make_ellipse_images(
     intensity: float = 127.0,
     size: int = 100,
     random_state: RandomState = None,
-) -> NDArray:
+) -> Singles:
     """Images of ellipses, the third shift.
 
     The centre (C_1, C_2) is uniform in the image. A pixel is ``intensity`` where::
@@ -159,10 +163,11 @@ def make_ellipse_images(
     Parameters
     ----------
     n_samples : int, default=2000
+        Number of images.
     axis : float, default=30
-        Half the height of the ellipse, above 0; half its width is 10. A seed gives the same
-        centres whatever it is. Far below 0.5 most ellipses pass between the pixels and leave
-        an image of zeros.
+        Half the height of the ellipse, above 0; half its width is 10. The same seed gives
+        the same centres at any height. Far below 0.5 most ellipses lie between the pixels and
+        the image is zero.
     intensity : float, default=127
         Value of the object's pixels, at least 0.
     size : int, default=100
@@ -172,7 +177,8 @@ def make_ellipse_images(
 
     Returns
     -------
-    images : ndarray of shape (n_samples, size, size), float32
+    images : ndarray of shape (n_samples, size, size)
+        Pixels in single precision.
 
     Examples
     --------

@@ -1,17 +1,17 @@
-"""Points on a sphere, to ask a model far from its data."""
+"""Points on a sphere, to query a model far from its data."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from .._utils.arrays import Floats
 from .._utils.validation import count, not_negative
 from .densities import RandomState
 
 
-def sample_sphere(n: int, d: int, radius: float, *, random_state: RandomState = None) -> NDArray:
-    """n points uniform on the sphere of the given radius in d dimensions.
+def sample_sphere(n: int, d: int, radius: float, *, random_state: RandomState = None) -> Floats:
+    """Points that are uniform on a sphere around the origin.
 
     Their density is 1 / (S_d radius^(d - 1)) on the sphere, with S_d = 2 pi^(d/2) / Gamma(d/2);
     for d = 1 the two points +-radius are equally likely.
@@ -23,13 +23,14 @@ def sample_sphere(n: int, d: int, radius: float, *, random_state: RandomState = 
     d : int
         Number of coordinates.
     radius : float
-        At least 0.
+        Radius of the sphere, at least 0.
     random_state : int, RandomState instance or None, default=None
         Pass an int for the same points at each call.
 
     Returns
     -------
     X : ndarray of shape (n, d)
+        One point in each row.
 
     Examples
     --------
@@ -40,5 +41,6 @@ def sample_sphere(n: int, d: int, radius: float, *, random_state: RandomState = 
     """
     count(n=n, d=d)
     not_negative(radius=radius)
-    direction = check_random_state(random_state).standard_normal((n, d))
-    return radius * direction / np.linalg.norm(direction, axis=1, keepdims=True)
+    direction: Floats = check_random_state(random_state).standard_normal((n, d))
+    X: Floats = radius * direction / np.linalg.norm(direction, axis=1, keepdims=True)
+    return X

@@ -1,37 +1,35 @@
-"""Rows of the six simulations of the paper's appendix, each with its density."""
+"""The six simulations of the paper's appendix, each with its density."""
 
 from __future__ import annotations
 
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from .._utils.arrays import Floats, Ints
 from .._utils.validation import count
 from .densities import SIMULATIONS, RandomState, draw_inside_box, draw_labels, draw_trunk
 
 
-def _make_in_box(name: str, n_samples: int, random_state: RandomState) -> tuple[NDArray, NDArray]:
+def _make_in_box(name: str, n_samples: int, random_state: RandomState) -> tuple[Floats, Ints]:
     count(n_samples=n_samples)
     rng = check_random_state(random_state)
     y = draw_labels(n_samples, rng)
     return draw_inside_box(SIMULATIONS[name].draw, y, rng), y
 
 
-def make_spiral(
-    n_samples: int = 1000, *, random_state: RandomState = None
-) -> tuple[NDArray, NDArray]:
+def make_spiral(n_samples: int = 1000, *, random_state: RandomState = None) -> tuple[Floats, Ints]:
     """Two arms of a spiral, of two turns each, in the unit disc.
 
     In polar coordinates, with classes k = 0 and 1 equally likely::
 
         r ~ U(0, 1),    angle | r, k ~ N(4 pi r + pi k, 0.09)
-        p(x | k) = sum over whole m of N(angle; 4 pi r + pi k + 2 pi m, 0.09) / r
+        p(x | k) = sum over integers m of N(angle; 4 pi r + pi k + 2 pi m, 0.09) / r
 
     where 0.09 is a variance.
 
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows, half of each class; class 0 has the odd one.
+        Number of rows, half of each class; class 0 gets the extra row of an odd number.
     random_state : int, RandomState instance or None, default=None
         Pass an int for the same rows at each call.
 
@@ -44,8 +42,8 @@ def make_spiral(
 
     Notes
     -----
-    The paper draws the radius apart from the angles and gives the second class the angles from
-    2 pi t to 4 pi t. Taken by the letter there is no spiral, and with t = 2 turns the arms
+    The paper draws radius and angle independently and gives the second class the angles from
+    2 pi t to 4 pi t. Taken literally, this is no spiral, and with t = 2 turns the arms
     coincide. Here the angle grows with the radius and the arms differ by half a turn, as in
     the paper's published code. Its angles are evenly spaced; here rows are independent, with
     the same density. The paper's class counts are multinomial in its appendix and exact halves
@@ -61,9 +59,7 @@ def make_spiral(
     return _make_in_box("spiral", n_samples, random_state)
 
 
-def make_circle(
-    n_samples: int = 1000, *, random_state: RandomState = None
-) -> tuple[NDArray, NDArray]:
+def make_circle(n_samples: int = 1000, *, random_state: RandomState = None) -> tuple[Floats, Ints]:
     """Two noisy circles around the origin, cut off by the box [-1, 1] x [-1, 1].
 
     In polar coordinates, with classes k = 0 and 1 equally likely and c = (0.75, 1)::
@@ -76,7 +72,7 @@ def make_circle(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows, half of each class; class 0 has the odd one.
+        Number of rows, half of each class; class 0 gets the extra row of an odd number.
     random_state : int, RandomState instance or None, default=None
         Pass an int for the same rows at each call.
 
@@ -90,7 +86,7 @@ def make_circle(
     Notes
     -----
     A row outside the box is drawn again with its label, so the classes stay equal; the paper
-    says only that the circle is cut off. The published code perturbs the two axes apart; here
+    says only that the circle is cut off. The published code adds noise to each axis; here
     the noise is on the radius, as the paper says.
 
     Examples
@@ -105,7 +101,7 @@ def make_circle(
 
 def make_sinewave(
     n_samples: int = 1000, *, random_state: RandomState = None
-) -> tuple[NDArray, NDArray]:
+) -> tuple[Floats, Ints]:
     """A noisy cosine (class 0) and a noisy sine (class 1) in the box [-1, 1] x [-1, 1].
 
     With classes k = 0 and 1 equally likely, f_0(t) = cos(pi t) and f_1(t) = sin(pi t)::
@@ -118,7 +114,7 @@ def make_sinewave(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows, half of each class; class 0 has the odd one.
+        Number of rows, half of each class; class 0 gets the extra row of an odd number.
     random_state : int, RandomState instance or None, default=None
         Pass an int for the same rows at each call.
 
@@ -132,8 +128,8 @@ def make_sinewave(
     Notes
     -----
     The paper does not say how x_1 is drawn; it is uniform in its published code. A row outside
-    the box is drawn again whole, which makes x_1 rarer near the crests. The published code's
-    waves are sin(4 t) and cos(4 t); here they are the paper's.
+    the box is drawn again, x_1 included, which makes x_1 rarer near the crests. The published
+    code's waves are sin(4 t) and cos(4 t); here they are the paper's.
 
     Examples
     --------
@@ -147,7 +143,7 @@ def make_sinewave(
 
 def make_gaussian_xor(
     n_samples: int = 1000, *, bounded: bool = False, random_state: RandomState = None
-) -> tuple[NDArray, NDArray]:
+) -> tuple[Floats, Ints]:
     """Gaussian XOR: class 0 around +-[0.5, -0.5], class 1 around +-[0.5, 0.5].
 
     With classes k = 0 and 1 equally likely, c_0 = [0.5, -0.5] and c_1 = [0.5, 0.5]::
@@ -160,7 +156,7 @@ def make_gaussian_xor(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows, half of each class; class 0 has the odd one.
+        Number of rows, half of each class; class 0 gets the extra row of an odd number.
     bounded : bool, default=False
         Whether rows outside the box [-1, 1] x [-1, 1], 4.5 % of all, are drawn again. This is
         the paper's experiment. The posterior is the same, because both classes have the same
@@ -171,6 +167,7 @@ def make_gaussian_xor(
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        Rows, in the box if ``bounded``.
     y : ndarray of shape (n_samples,)
         Labels 0 and 1, in random order.
 
@@ -195,7 +192,7 @@ def make_gaussian_xor(
 
 def make_polynomial(
     n_samples: int = 1000, *, random_state: RandomState = None
-) -> tuple[NDArray, NDArray]:
+) -> tuple[Floats, Ints]:
     """A noisy line (class 0) and a noisy cubic (class 1) in the box [-1, 1] x [-1, 1].
 
     With classes k = 0 and 1 equally likely, f_0(t) = t and f_1(t) = t^3::
@@ -208,7 +205,7 @@ def make_polynomial(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows, half of each class; class 0 has the odd one.
+        Number of rows, half of each class; class 0 gets the extra row of an odd number.
     random_state : int, RandomState instance or None, default=None
         Pass an int for the same rows at each call.
 
@@ -222,7 +219,7 @@ def make_polynomial(
     Notes
     -----
     The paper does not say how x_1 is drawn; it is uniform in its published code. A row outside
-    the box is drawn again whole, with its label.
+    the box is drawn again, x_1 included, with its label.
 
     Examples
     --------
@@ -236,8 +233,8 @@ def make_polynomial(
 
 def make_trunk(
     n_samples: int = 1000, n_features: int = 2, *, random_state: RandomState = None
-) -> tuple[NDArray, NDArray]:
-    """Trunk's two Gaussians, whose features tell less and less apart.
+) -> tuple[Floats, Ints]:
+    """Trunk's two Gaussians, where each feature is less informative than the one before.
 
     With classes equally likely and mu_i = 1 / sqrt(i) for i = 1, ..., n_features::
 
@@ -249,8 +246,9 @@ def make_trunk(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows, half of each class; class 0 has the odd one.
+        Number of rows, half of each class; class 0 gets the extra row of an odd number.
     n_features : int, default=2
+        Number of features.
     random_state : int, RandomState instance or None, default=None
         Pass an int for the same rows at each call.
 

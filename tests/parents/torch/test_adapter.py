@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from tests.toys.readings import D, K, N, assert_modes, assert_same
+from tests.toys.readings import K, N, assert_modes, assert_same
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
+from polycal.parents import Adapter  # noqa: E402
 from polycal.parents.networks import to_proba  # noqa: E402
-from polycal.parents.torch.adapter import TorchParent, energy  # noqa: E402
+from polycal.parents.torch.adapter import energy  # noqa: E402
+from polycal.parents.torch.parent import TorchParent  # noqa: E402
 from tests.toys.torch_nets import (  # noqa: E402
     MARKS,
     Functional,
     Shared,
     TwoParts,
     by_hand,
-    hooks,
     mlp,
     read,
 )
@@ -60,29 +61,11 @@ def test_a_bound_belongs_to_the_upper_piece():
     np.testing.assert_array_equal(bits, [[0, 0], [1, 0], [1, 1], [1, 1]])
 
 
-def test_each_call_of_a_shared_activation_is_a_group(X):
-    net = Shared()
-    with torch.no_grad():
-        first = net.first(torch.as_tensor(X))
-        second = net.second(first.relu())
-        logits = net.out(second.relu()).double().numpy()
-    expected = [first.numpy() > 0, second.numpy() > 0]
-    assert_modes(read(net, X), expected, softmax(logits, axis=1))
-
-
 def test_named_linear_layers_equal_relu_modules(X):
     plain, functional = Shared(), Functional()
     functional.load_state_dict(plain.state_dict())
     named = read(TorchParent(functional, layers=["second", "first"]), X)
     assert_same(named, read(plain, X))
-
-
-def test_named_layers_leave_out_the_others(X):
-    net = mlp(nn.ReLU(), nn.ReLU6())
-    every = list(read(net, X).modes.groups())
-    some = list(read(TorchParent(net, layers=["3"]), X).modes.groups())
-    assert len(some) == 2
-    np.testing.assert_array_equal(some[0], every[1])
 
 
 def test_convolutions_are_flattened(y):
@@ -99,15 +82,6 @@ def test_convolutions_are_flattened(y):
 def test_any_batch_size(X, batch_size):
     net = mlp(nn.ReLU())
     assert_same(read(TorchParent(net, batch_size=batch_size), X), read(net, X))
-
-
-def test_an_in_place_first_layer_leaves_the_input_alone(X):
-    net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(D, K)).double()
-    for rows in (X.astype(float), torch.tensor(X).double()):
-        before = copy.deepcopy(rows)
-        reading = read(net, rows)
-        np.testing.assert_array_equal(reading.features, before)
-        np.testing.assert_array_equal(rows, before)
 
 
 # ---------------------------------------------------------------- output
@@ -142,15 +116,6 @@ def test_probabilities_and_their_logarithm(X):
 def test_wrong_output(X, last, output, message):
     with pytest.raises(ValueError, match=message):
         read(TorchParent(nn.Sequential(*mlp(nn.ReLU()), last), output=output), X)
-
-
-def test_output_that_is_not_a_tensor(X):
-    class Pair(Shared):
-        def forward(self, x):
-            return super().forward(x), x
-
-    with pytest.raises(TypeError, match="one tensor of class scores; got tuple"):
-        read(Pair(), X)
 
 
 def test_not_finite(X):
@@ -214,21 +179,6 @@ def test_energy_of_a_normalised_embedding(X):
         assert read(TorchParent(net, **{"encoder": "encoder", **other}), X).energy is None
 
 
-def test_a_head_in_place_does_not_change_the_embedding(X):
-    net = TwoParts().double()
-    net.head[0] = nn.ReLU(inplace=True)
-    seen = read(TorchParent(net, encoder="encoder", normalize=False), X).features
-    assert (seen < 0).any()
-
-
-def test_an_activation_shared_by_encoder_and_head_counts_in_the_head_only(X):
-    net = TwoParts()
-    expected = read(TorchParent(net, encoder="encoder"), X)
-    net.head[0] = net.encoder[1]
-    for head in (None, "head"):
-        assert_same(read(TorchParent(net, encoder="encoder", head=head), X), expected)
-
-
 def test_an_embedding_of_zeros_stays(X):
     net = TwoParts()
     with torch.no_grad():
@@ -237,45 +187,7 @@ def test_an_embedding_of_zeros_stays(X):
     np.testing.assert_array_equal(read(TorchParent(net, encoder="encoder"), X).features, 0.0)
 
 
-# ---------------------------------------------------------------- nothing is left behind
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_flags_hooks_and_statistics_are_put_back(X, fails):
-    net = TwoParts()
-    net.encoder.append(nn.BatchNorm1d(4))
-    net.encoder.append(nn.Dropout(0.5))
-    net.train()
-    net.encoder[0].eval()
-    net.head.register_forward_hook(lambda *args: None)
-    flags, n_hooks = [m.training for m in net.modules()], hooks(net)
-    state = copy.deepcopy(net.state_dict())
-    parent = TorchParent(net, encoder="encoder", batch_size=16)
-    if fails:
-        with pytest.raises(RuntimeError):
-            read(parent, np.zeros((5, D + 1)))
-    else:
-        assert_same(read(parent, X), read(parent, X))  # eval(): no dropout
-    assert [m.training for m in net.modules()] == flags
-    assert hooks(net) == n_hooks
-    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
-    assert torch.is_grad_enabled()
-
-
-def test_device_is_put_back(X):
-    net = mlp(nn.ReLU())
-    with pytest.raises((RuntimeError, NotImplementedError, ValueError)):
-        # "meta" tensors have no values, so reading them fails after the move.
-        read(TorchParent(net.to("meta"), device="cpu"), X)
-    assert {p.device.type for p in net.parameters()} == {"meta"}
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_gpu_equals_cpu_and_the_module_goes_back(X):
-    net = mlp(nn.ReLU())
-    reading = read(TorchParent(net, device="cuda"), X)
-    np.testing.assert_allclose(reading.proba, read(net, X).proba, atol=1e-5)
-    assert {p.device.type for p in net.parameters()} == {"cpu"}
+# ---------------------------------------------------------------- files
 
 
 def test_state_dict(X, tmp_path):
@@ -284,3 +196,10 @@ def test_state_dict(X, tmp_path):
     other = mlp(nn.ReLU(), nn.PReLU())
     other.load_state_dict(torch.load(tmp_path / "net.pt", weights_only=True))
     assert_same(read(other, X), read(net, X))
+
+
+def test_kernels_run_on_the_gpu_of_the_parent():
+    net = TwoParts()
+    assert Adapter.find(TorchParent(net)).gpu is None
+    assert Adapter.find(TorchParent(net, device="cuda:1")).gpu == "cuda:1"
+    assert Adapter.find(net).gpu is None

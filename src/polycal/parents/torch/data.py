@@ -1,4 +1,4 @@
-"""Input of a torch module: arrays, frames, tensors, data sets and loaders, as batches."""
+"""Input of a torch module: arrays, frames, tensors, data sets and loaders, in batches."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._utils.arrays import Array
 from ..._utils.optional import optional
 from ..base import is_a
 
 
-def iterate(X: Any, batch_size: int) -> tuple[int | None, Iterable]:
-    """Number of rows if known, and batches: a loader as it is, anything else in order."""
+def iterate(X: Any, batch_size: int) -> tuple[int | None, Iterable[Any]]:
+    """Number of rows if known, and batches: those of a loader, or slices of anything else."""
     torch = optional("torch", "torch")
     if is_a(X, "torch", "DataLoader"):
         return _length(X.sampler), X
@@ -24,13 +24,13 @@ def iterate(X: Any, batch_size: int) -> tuple[int | None, Iterable]:
     is_tensor = is_a(X, "torch", "Tensor")
     rows = X if is_tensor else _as_array(X)
     if rows.ndim == 0:
-        raise ValueError("X must hold rows; got a single number.")
+        raise ValueError("X must hold rows; got a single number. Give an array of rows.")
     parts = (rows[start : start + batch_size] for start in range(0, len(rows), batch_size))
     return len(rows), parts if is_tensor else map(torch.tensor, parts)
 
 
 def in_order(X: Any) -> bool:
-    """False for a loader that shuffles, draws, or batches in a way of its own."""
+    """False for a loader that shuffles, samples, or has a batch sampler of its own."""
     if not is_a(X, "torch", "DataLoader"):
         return True
     plain = ("SequentialSampler", "_InfiniteConstantSampler")
@@ -45,8 +45,8 @@ def _length(collection: Any) -> int | None:
         return None
 
 
-def _as_array(X: Any) -> NDArray:
-    array = np.asarray(X)
+def _as_array(X: Any) -> Array:
+    array: Array = np.asarray(X)
     if array.dtype.kind in "fiub":
         return array
     try:
@@ -59,7 +59,7 @@ def _as_array(X: Any) -> NDArray:
         ) from error
 
 
-def split(batch: Any) -> tuple[Any, NDArray | None]:
+def split_batch(batch: Any) -> tuple[Any, Array | None]:
     """Input and labels of a batch: ``x``, ``(x,)`` or ``(x, label, ...)``."""
     label = None
     if isinstance(batch, (tuple, list)):
@@ -67,7 +67,7 @@ def split(batch: Any) -> tuple[Any, NDArray | None]:
         batch = batch[0] if batch else None
     if not is_a(batch, "torch", "Tensor"):
         raise TypeError(
-            f"a batch must be a tensor or (tensor, labels); got {came(batch)}. "
+            f"a batch must be a tensor or (tensor, labels); got {describe(batch)}. "
             "Use a collate_fn that makes it so, and a module that takes one tensor."
         )
     if label is None:
@@ -81,8 +81,8 @@ def split(batch: Any) -> tuple[Any, NDArray | None]:
     return batch, label.reshape(-1)
 
 
-def came(value: Any) -> str:
-    """How a wrong value is named in a message."""
+def describe(value: Any) -> str:
+    """The name of a wrong value in a message."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return repr(value) if value is None or isinstance(value, str) else type(value).__name__

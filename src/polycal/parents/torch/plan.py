@@ -12,33 +12,35 @@ import numpy as np
 from ..._utils.optional import optional
 from ..base import is_a
 from ..networks import check_output
-from .data import came
-from .hooks import Tap, relu_pieces, unwrap
+from .data import describe
+from .hooks import RecordedModule, relu_bounds
+from .inference import unwrap
 
 if TYPE_CHECKING:
-    from .adapter import TorchParent
+    from .parent import TorchParent
 
 NO_ACTIVATION = (
     "no ReLU-type activation (ReLU, ReLU6, LeakyReLU, PReLU, Hardtanh) in {where}. Put nn.ReLU "
     "modules in place of F.relu, or name the layers before it with layers=[...], or give an "
     "encoder and a head that has a ReLU"
 )
+# Names of submodules that an error message lists at most.
 MAX_NAMES = 12
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The module to call and what to record of it."""
+    """The module to call and what to record of it; see ``Recorder``."""
 
     model: Any
-    taps: list[Tap]
+    recorded: list[RecordedModule]
     encoder: Any = None
     within: Any = None
     outside: Any = None
 
 
 def make_plan(parent: TorchParent) -> Plan:
-    """Resolve names and check everything that can be known without data."""
+    """Find the named submodules and check everything that can be checked without data."""
     check_output(parent.output)
     if not isinstance(parent.batch_size, (int, np.integer)) or parent.batch_size < 1:
         raise ValueError(f"batch_size must be an integer above 0; got {parent.batch_size!r}.")
@@ -49,33 +51,35 @@ def make_plan(parent: TorchParent) -> Plan:
                 "head is given without an encoder; expected both. Give encoder=, or name the "
                 "layers to read with layers=[...]."
             )
-        return Plan(model, named_taps(model, parent.layers) or relu_taps(model))
+        return Plan(model, listed_modules(model, parent.layers) or relu_modules(model))
 
     encoder = find_part(model, parent.encoder, "encoder")
     head = None if parent.head is None else find_part(model, parent.head, "head")
     if parent.layers is not None:
         if head is not None and parent.module is not None:
             raise ValueError(
-                "head and layers both say where the modes come from; expected one of them."
+                "head and layers both say which activations to read; expected one of them. Leave "
+                "one out."
             )
-        return Plan(model, named_taps(model, parent.layers), encoder)
+        return Plan(model, listed_modules(model, parent.layers), encoder)
     if head is not None:
         if _holds(encoder, head) or _holds(head, encoder):
             raise ValueError(
                 "encoder and head must be two separate submodules; got one inside the other. "
                 "Give as head what comes after the encoder."
             )
-        return Plan(model, relu_taps(head, "the head"), encoder, within=head)
-    inside = [name for name, module in _all_names(model) if module is encoder]
-    taps = [
-        Tap(name, module)
+        return Plan(model, relu_modules(head, "the head"), encoder, within=head)
+    encoder_names = [name for name, module in _all_names(model) if module is encoder]
+    found = [
+        RecordedModule(name, module)
         for name, module in _all_names(model)
-        if relu_pieces(module) and not any(f"{name}.".startswith(f"{part}.") for part in inside)
+        if relu_bounds(module)
+        and not any(f"{name}.".startswith(f"{part}.") for part in encoder_names)
     ]
-    if not taps or encoder is model:
+    if not found or encoder is model:
         raise ValueError(NO_ACTIVATION.format(where="the module outside its encoder") + ".")
-    # One module may go by two names; it is hooked once.
-    unique = list({id(tap.module): tap for tap in reversed(taps)}.values())[::-1]
+    # One module may have two names; it is recorded once.
+    unique = list({id(recorded.module): recorded for recorded in reversed(found)}.values())[::-1]
     return Plan(model, unique, encoder, outside=encoder)
 
 
@@ -87,7 +91,7 @@ def full_model(parent: TorchParent) -> Any:
             continue
         if not is_a(value, "torch", "Module"):
             raise TypeError(
-                f"{name} must be a torch.nn.Module instance; got {came(value)}. "
+                f"{name} must be a torch.nn.Module instance; got {describe(value)}. "
                 "Build it and load its weights first."
             )
         if name != "encoder" and is_a(unwrap(value), "torch", "ScriptModule"):
@@ -102,21 +106,26 @@ def full_model(parent: TorchParent) -> Any:
     if any(part is None or isinstance(part, str) for part in parts.values()):
         raise ValueError(
             "module=None needs encoder and head as modules; got encoder="
-            f"{came(parent.encoder)}, head={came(parent.head)}. Give the module, or both parts."
+            f"{describe(parent.encoder)}, head={describe(parent.head)}. Give the module, or both "
+            "parts."
         )
     torch = optional("torch", "torch")
     return torch.nn.Sequential(OrderedDict((name, unwrap(part)) for name, part in parts.items()))
 
 
-def relu_taps(model: Any, where: str = "the module") -> list[Tap]:
+def relu_modules(model: Any, where: str = "the module") -> list[RecordedModule]:
     """All ReLU-type submodules; an error when there is none."""
-    taps = [Tap(name, module) for name, module in model.named_modules() if relu_pieces(module)]
-    if not taps:
+    found = [
+        RecordedModule(name, module)
+        for name, module in model.named_modules()
+        if relu_bounds(module)
+    ]
+    if not found:
         raise ValueError(NO_ACTIVATION.format(where=f"{where} ({type(model).__name__})") + ".")
-    return taps
+    return found
 
 
-def named_taps(model: Any, layers: Any) -> list[Tap]:
+def listed_modules(model: Any, layers: Any) -> list[RecordedModule]:
     """The submodules that the user named; none when ``layers`` is None."""
     if layers is None:
         return []
@@ -124,8 +133,11 @@ def named_taps(model: Any, layers: Any) -> list[Tap]:
         raise ValueError(
             f"layers must be a list of submodule names; got {layers!r}. Available: {_names(model)}."
         )
-    taps = [Tap(str(layer), find_part(model, layer, "layers"), True) for layer in layers]
-    return list({id(tap.module): tap for tap in taps}.values())
+    found = [
+        RecordedModule(str(layer), find_part(model, layer, "layers"), required=True)
+        for layer in layers
+    ]
+    return list({id(recorded.module): recorded for recorded in found}.values())
 
 
 def find_part(model: Any, part: Any, parameter: str) -> Any:
@@ -144,8 +156,8 @@ def find_part(model: Any, part: Any, parameter: str) -> Any:
         part = unwrap(part)
     if not is_a(part, "torch", "Module") or not _holds(model, part):
         raise ValueError(
-            f"{parameter} must be a submodule of the module, or its name; got {came(part)} that "
-            f"is not part of it. Available: {_names(model)}."
+            f"{parameter} must be a submodule of the module, or its name; got {describe(part)} "
+            f"that is not part of it. Available: {_names(model)}."
         )
     return part
 

@@ -1,0 +1,249 @@
+"""The fit of a model: from labelled rows and a parent to a ``FittedModel``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._utils.arrays import Array, Floats, Ints
+from ..core.execution import Execution
+from ..core.reading import LabelledRows
+from ..gate.bandwidth import GeodesicBandwidth, PolytopeBandwidth
+from ..gate.floor import CalibrationScores, affordable_level
+from ..gate.gate import Gate, GaussianGate, GeodesicGate
+from ..parents import Adapter
+from ..posterior.fit import fit_posterior
+from ..posterior.posterior import Posterior
+from ..posterior.votes import PolytopeVotes, QueryVotes
+from .fitted_model import FittedModel
+from .folds import (
+    N_PARTS,
+    CalibrationFold,
+    check_class_sizes,
+    concatenated,
+    cross_fit_splits,
+    cross_fitted_folds,
+    holdout_folds,
+    holdout_split,
+    out_of_bag_folds,
+)
+from .reference_set import ReferenceSet, ReferenceSettings
+
+# With 20 trees, about one row in 10,000 is in every bootstrap sample: it has no out-of-bag tree.
+TREES_FOR_OUT_OF_BAG = 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """The parameters of a calibrator, with objects in place of strings."""
+
+    reference: ReferenceSettings
+    gate: type[GeodesicGate | GaussianGate]
+    use_votes: bool  # whether the posterior uses the votes of labelled rows
+    pooled: bool  # whether the posterior pools the parent with the votes
+    gamma: float | None  # None: chosen
+    floor: float | None  # None: from the calibration rows
+    false_alarm: float | None  # None: chosen on the calibration rows
+    by_ece: bool
+    calibration: Any  # "auto", "holdout", "oob", "cv", a number of parts or a splitter
+    calibration_size: float
+    random_state: Any
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any], n_classes: int) -> Options:
+        """Build from the checked parameters of a calibrator."""
+        p = parameters
+        euclidean = p["distance"] == "euclidean"
+        gate = GeodesicGate if p["gate"] == "geodesic" else GaussianGate
+        bandwidth = GeodesicBandwidth if p["bandwidth"] == "geodesic" else PolytopeBandwidth
+        by_query = p["posterior"] == "pooled" and not euclidean
+        reference = ReferenceSettings(
+            votes=QueryVotes if by_query else PolytopeVotes,
+            bandwidth=bandwidth(p["regularization"]),
+            euclidean=euclidean,
+            n_neighbors=p["n_neighbors"] if gate is GeodesicGate else 1,
+            fill=p["posterior"] == "kernel" or gate is GaussianGate,
+            categorical_features=p["categorical_features"],
+            n_classes=n_classes,
+        )
+        return cls(
+            reference=reference,
+            gate=gate,
+            use_votes=p["posterior"] != "parent",
+            pooled=p["posterior"] == "pooled",
+            gamma=None if p["gamma"] == "auto" else float(p["gamma"]),
+            floor=None if p["floor"] == "auto" else float(p["floor"]),
+            false_alarm=None if p["false_alarm"] == "auto" else float(p["false_alarm"]),
+            by_ece=p["scoring"] == "ece",
+            calibration=p["calibration"],
+            calibration_size=p["calibration_size"],
+            random_state=p["random_state"],
+        )
+
+
+def fit_model(
+    parent: Adapter,
+    rows: LabelledRows,
+    held: LabelledRows | None,
+    classes: Array,
+    prior: Floats,
+    options: Options,
+    execution: Execution,
+    weight_unit: float | None = None,
+) -> FittedModel:
+    """Fit the parent (unless it is fitted), its reference set, the posterior and the gate.
+
+    ``held`` are calibration rows that the user gave. Weights in ``rows`` have mean 1;
+    ``weight_unit`` is the factor to the user's weights, None where the user gave none.
+    """
+    # The reference set, and the calibration rows with their neighbours in it.
+    found = calibrate(parent, rows, held, classes, options, execution, weight_unit)
+    reference, folds = found.reference, found.folds
+    execution = replace(execution, device=found.parent.gpu)
+    y = concatenated(folds, lambda fold: fold.rows.y)
+    weight = concatenated(folds, lambda fold: fold.rows.weight)
+    parent_proba = concatenated(folds, lambda fold: fold.reading.proba)
+
+    # The posterior pi.
+    posterior = fit_posterior(
+        partial(_votes, folds, execution=execution) if options.use_votes else None,
+        parent_proba,
+        y,
+        weight,
+        pooled=options.pooled,
+        gamma=options.gamma,
+        by_ece=options.by_ece,
+        train_prior=reference.votes.prior,
+        prior=prior,
+        n_rows=len(rows) + (0 if held is None else len(held)),
+        device=execution.device,
+    )
+    reference = reference.with_gamma(posterior.gamma, prior, execution)
+    folds = [fold.with_gamma(posterior.gamma, prior, execution) for fold in folds]
+
+    # The gate: score, floor and trust weight.
+    by_similarity = not options.reference.euclidean
+    gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
+    gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, gate_inputs)
+    scores = CalibrationScores(log_f, weight)
+    level = options.false_alarm
+    if level is None:
+        rows_and_folds = (parent_proba, y, folds, execution)
+        level = _affordable_level(gate, scores, posterior, *rows_and_folds)
+    floor = scores.floor(level) if options.floor is None else options.floor
+    gate = replace(gate, log_floor=floor)
+    return FittedModel(found.parent, reference, posterior, gate, scores, level, found.plan)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fitted parent, its reference set, and the rows that it is calibrated on."""
+
+    plan: str  # "given", "holdout", "oob" or "cv"
+    parent: Adapter
+    reference: ReferenceSet
+    folds: list[CalibrationFold]
+
+
+def calibrate(
+    parent: Adapter,
+    rows: LabelledRows,
+    held: LabelledRows | None,
+    classes: Array,
+    options: Options,
+    execution: Execution,
+    weight_unit: float | None,
+) -> Calibration:
+    """Fit the parent, build its reference set, and score the calibration rows."""
+    plan = "given" if held is not None else choose_plan(parent, options, rows, weight_unit)
+    if held is None:
+        check_class_sizes(rows, classes)
+    if plan == "holdout":
+        rows, held = holdout_split(rows, options.calibration_size, options.random_state)
+
+    def fit(some: LabelledRows) -> Adapter:
+        weight = None if weight_unit is None else weight_unit * some.weight
+        return parent.fit(some.X, some.y, classes, weight)
+
+    fitted = parent if parent.is_fitted else fit(rows)
+    execution = replace(execution, device=fitted.gpu)
+    settings = options.reference
+    if held is not None:
+        reference, folds = holdout_folds(fitted, rows, held, settings, execution)
+    elif plan == "oob":
+        reference, folds = out_of_bag_folds(fitted, rows, settings, execution)
+    else:
+        splitter = N_PARTS if isinstance(options.calibration, str) else options.calibration
+        splits = cross_fit_splits(rows, classes, splitter, options.random_state)
+        reference, folds = cross_fitted_folds(fit, fitted, rows, splits, settings, execution)
+    return Calibration(plan, fitted, reference, folds)
+
+
+def choose_plan(
+    parent: Adapter, options: Options, rows: LabelledRows, weight_unit: float | None
+) -> str:
+    """What the parameter ``calibration`` means here: "holdout", "oob" or "cv"."""
+    calibration = options.calibration
+    bagged = not parent.is_fitted and parent.has_out_of_bag
+    plan = calibration if calibration in ("auto", "holdout", "oob") else "cv"
+    if plan == "auto":
+        if parent.is_fitted:
+            return "holdout"
+        # The first steps of a Pipeline are fitted on all rows, so that out-of-bag rows are not new
+        # to them: it has no n_estimators, and "auto" does not choose "oob".
+        enough = getattr(parent.estimator, "n_estimators", 0) >= TREES_FOR_OUT_OF_BAG
+        # Rows of large weight are in the sample of nearly every tree, so few trees are left.
+        even = getattr(parent.estimator, "class_weight", None) in (None, "balanced_subsample")
+        plain = weight_unit is None and rows.groups is None
+        return "oob" if bagged and enough and even and plain else "cv"
+    if parent.is_fitted and plan != "holdout":
+        raise ValueError(
+            f"calibration={_quoted(calibration)} needs a parent that polycal fits itself; this one "
+            'is fitted already. Give it unfitted, or use calibration="holdout", or X_cal and '
+            "y_cal with rows that are new to it."
+        )
+    if plan == "oob" and not bagged:
+        raise ValueError(
+            'calibration="oob" needs a forest or a bagging of trees with bootstrap=True; got '
+            f'{parent.estimator!r}. Use calibration="cv".'
+        )
+    if plan == "oob" and rows.groups is not None:
+        raise ValueError(
+            'calibration="oob" draws rows one by one, so it cannot keep groups together. Use '
+            'calibration="cv" or "holdout" with groups.'
+        )
+    return plan
+
+
+def _quoted(calibration: Any) -> str:
+    return f'"{calibration}"' if isinstance(calibration, str) else repr(calibration)
+
+
+def _votes(folds: list[CalibrationFold], gammas: Floats, execution: Execution) -> Floats:
+    """Votes for the rows of all folds, shape (n_gammas, n_rows, n_classes)."""
+    return np.concatenate([fold.votes(gammas, execution) for fold in folds], axis=1)
+
+
+def _affordable_level(
+    gate: Gate,
+    scores: CalibrationScores,
+    posterior: Posterior,
+    parent_proba: Floats,
+    y: Ints,
+    folds: list[CalibrationFold],
+    execution: Execution,
+) -> float:
+    """``false_alarm="auto"``, under the class shares of the calibration rows."""
+    votes = None
+    if posterior.gamma is not None:
+        votes = _votes(folds, np.array([posterior.gamma]), execution)[0]
+    held_prior = posterior.fitted_prior
+    log_posterior = replace(posterior, prior=held_prior).log_proba(parent_proba, votes)
+
+    def alpha(floor: float) -> Floats:
+        return replace(gate, log_floor=floor).alpha(scores.log_f)
+
+    return affordable_level(alpha, scores, log_posterior, held_prior, y)

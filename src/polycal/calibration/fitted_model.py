@@ -1,0 +1,211 @@
+"""The fitted model, and its answer for new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._utils.arrays import Array, Floats, Ints
+from .._utils.saved import saved_number, saved_part, saved_value, unsaved
+from ..core.execution import Execution
+from ..core.neighbours import Neighbours
+from ..core.reading import Reading
+from ..gate.explanation import Explanation, surprises
+from ..gate.floor import CalibrationScores
+from ..gate.gate import GateInput, GaussianGate, GeodesicGate
+from ..kernels import Search, build_index
+from ..parents import Adapter
+from ..posterior.posterior import Posterior, mixture, most_probable
+from ..posterior.votes import PolytopeVotes, QueryVotes
+from .reference_set import ReferenceSet
+
+PLANS = ("given", "holdout", "oob", "cv")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that a fitted model computes for some rows.
+
+    Parameters
+    ----------
+    reading : Reading
+        What the parent computes for the rows: activation modes, probabilities, features.
+    X : ndarray of shape (n_samples, n_numbers + n_symbols)
+        The features, encoded for the density.
+    neighbours : Neighbours
+        The nearest polytopes.
+    log_f : ndarray of shape (n_samples,)
+        Score of each row: how much training data there is near it.
+    alpha : ndarray of shape (n_samples,)
+        Weight of the posterior against the prior, in [0, 1].
+    log_posterior : ndarray of shape (n_samples, n_classes)
+        Logarithm of the posterior pi, which is estimated from the labels.
+    probabilities : ndarray of shape (n_samples, n_classes)
+        The mixture alpha pi + (1 - alpha) prior.
+    """
+
+    reading: Reading
+    X: Floats
+    neighbours: Neighbours
+    log_f: Floats
+    alpha: Floats
+    log_posterior: Floats
+    probabilities: Floats
+
+    def __len__(self) -> int:
+        return len(self.log_f)
+
+    def take(self, index: Ints) -> Answer:
+        """Select rows.
+
+        Parameters
+        ----------
+        index : ndarray of shape (n_selected,)
+            Numbers of the rows.
+
+        Returns
+        -------
+        Answer
+            The answer for these rows.
+        """
+        near, sums = self.neighbours, self.neighbours.class_sums
+        return Answer(
+            self.reading.take(index),
+            self.X[index],
+            Neighbours(
+                near.similarity[index],
+                near.index[index],
+                None if sums is None else sums[:, index],
+            ),
+            self.log_f[index],
+            self.alpha[index],
+            self.log_posterior[index],
+            self.probabilities[index],
+        )
+
+    @property
+    def most_probable(self) -> Ints:
+        """Column of the most probable class of each row; with equal priors, that of pi."""
+        return most_probable(self.probabilities, self.log_posterior)
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """Everything that answers a query: the parent, its polytopes, the posterior and the gate."""
+
+    parent: Adapter = unsaved("stored by its own library's format")
+    reference: ReferenceSet = saved_part()
+    posterior: Posterior = saved_part()
+    gate: GeodesicGate | GaussianGate = saved_part()
+    scores: CalibrationScores = saved_part()
+    false_alarm: float = saved_number(float, above=0.0, below=1.0)
+    plan: str = saved_value()  # source of the calibration rows, one of PLANS
+
+    def answer(self, X: Any, execution: Execution) -> Answer:
+        """X -> reading -> neighbours -> posterior -> gate -> answer."""
+        reference = self.reference
+        reading, features = self.read(X, execution)
+        counts, exponents = reference.votes.searched_labels
+        k, fill = reference.n_neighbors, reference.fill
+        search = Search(reference.density, k, fill, counts, exponents)
+        neighbours = reference.index.nearest(reading.modes, features, search, execution)
+        votes = None if self.posterior.gamma is None else reference.votes.proba(neighbours)
+        log_posterior = self.posterior.log_proba(reading.proba, votes, execution.n_jobs)
+        log_f = self.gate.log_f(self._gate_input(reading, features, neighbours, execution))
+        alpha = self.gate.alpha(log_f)
+        probabilities = mixture(alpha, log_posterior, self.posterior.prior)
+        return Answer(reading, features, neighbours, log_f, alpha, log_posterior, probabilities)
+
+    def score(self, X: Any, execution: Execution) -> Floats:
+        """log f of each row; the posterior is not computed."""
+        reading, features = self.read(X, execution)
+        k, fill = self.reference.n_neighbors, self.reference.fill
+        neighbours = self._nearest(reading, features, k, fill, execution)
+        return self.gate.log_f(self._gate_input(reading, features, neighbours, execution))
+
+    def read(self, X: Any, execution: Execution) -> tuple[Reading, Floats]:
+        """What the parent computes for the rows, and their features, encoded."""
+        reading = self.parent.read(X, execution.verbose)
+        known = self.reference.polytopes.modes
+        if (reading.modes.sizes, reading.modes.packed) != (known.sizes, known.packed):
+            raise ValueError(
+                f"the parent reads X into groups of {reading.modes.sizes} symbols; the model was "
+                f"fitted on groups of {known.sizes}. Give rows of the shape that it was fitted on."
+            )
+        return reading, self.reference.table.encode(reading.features)
+
+    def nearest(self, X: Any, k: int, execution: Execution) -> Neighbours:
+        """The k nearest polytopes of each row, also where K is 0."""
+        return self._nearest(*self.read(X, execution), k, True, execution)
+
+    def similarity(self, X: Any, Y: Any, execution: Execution) -> Floats:
+        """K between the rows of X and of Y (Algorithm 1)."""
+        left, right = (self.read(rows, execution)[0].modes for rows in (X, Y))
+        return build_index(right, self.parent.gpu).similarity(left, execution)
+
+    def explain(
+        self, answer: Answer, feature_names: Array | None, execution: Execution
+    ) -> Explanation:
+        """Why each row is, or is not, in distribution."""
+        reference = self.reference
+        index, similarity = self.polytopes_shown(answer, 1, execution)
+        nearest = index[:, 0]
+        members = reference.members(nearest)
+        return Explanation.judge(
+            answer.log_f,
+            self.scores,
+            self.false_alarm,
+            weight=answer.alpha,
+            similarity=similarity[:, 0],
+            polytope=nearest,
+            counts=reference.polytopes.counts[nearest],
+            rows=[members[r] for r in nearest],
+            surprise=surprises(answer.X, nearest, reference.density, reference.table),
+            features=self.parent.feature_names(answer.reading.features, feature_names),
+        )
+
+    def polytopes_shown(self, answer: Answer, k: int, execution: Execution) -> tuple[Ints, Floats]:
+        """Index and similarity of the k nearest polytopes, also of those with K = 0."""
+        k = min(k, answer.neighbours.index.shape[1])
+        index = answer.neighbours.index[:, :k].copy()
+        similarity = answer.neighbours.similarity[:, :k].copy()
+        few = np.flatnonzero((index < 0).any(axis=1))
+        if len(few):
+            reading = answer.reading.take(few)
+            found = self._nearest(reading, answer.X[few], k, True, execution)
+            index[few], similarity[few] = found.index, found.similarity
+        return index, similarity
+
+    def _nearest(
+        self, reading: Reading, features: Floats, k: int, fill: bool, execution: Execution
+    ) -> Neighbours:
+        search = Search(self.reference.density, k, fill)
+        return self.reference.index.nearest(reading.modes, features, search, execution)
+
+    def _gate_input(
+        self, reading: Reading, features: Floats, neighbours: Neighbours, execution: Execution
+    ) -> GateInput:
+        density = self.reference.density
+        return GateInput(features, neighbours, density, reading.energy, execution.n_jobs)
+
+    def contradictions(self) -> Iterator[str]:
+        """What does not fit together, in a model from a file."""
+        if not isinstance(self.plan, str) or self.plan not in PLANS:
+            yield "there is no such calibration"
+        if self.gate.by_similarity == self.reference.euclidean:
+            yield "the gate and the reference set find neighbours in different ways"
+        votes, gamma = self.reference.votes, self.posterior.gamma
+        by_nearest = isinstance(votes, PolytopeVotes) and gamma is not None
+        found = self.reference.fill or self.reference.euclidean
+        if (by_nearest or isinstance(self.gate, GaussianGate)) and not found:
+            yield "a nearest polytope is needed, and may not be found"
+        if isinstance(votes, QueryVotes):
+            if votes.gamma != gamma:
+                yield "votes and posterior have different gammas"
+            if self.reference.euclidean:
+                yield "a query has votes of its own only among neighbours by similarity"
+        elif (votes.ratios is None) != (gamma is None):
+            yield "gamma and the ratios of the polytopes do not go together"

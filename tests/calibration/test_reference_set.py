@@ -1,0 +1,88 @@
+"""The rows that new ones are compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
+
+from polycal.calibration import reference_set
+from polycal.calibration.reference_set import ReferenceSet, ReferenceSettings
+from polycal.core.execution import Execution
+from polycal.core.neighbours import Neighbours
+from polycal.core.reading import ActivationModes, LabelledRows, Reading
+from polycal.gate.bandwidth import GeodesicBandwidth
+from polycal.kernels import Search
+from polycal.posterior.votes import PolytopeVotes, QueryVotes
+
+
+def test_own_polytope_is_dropped_or_else_the_last():
+    near = Neighbours(np.array([[0.9, 0.8, 0.7]] * 3), np.array([[4, 2, 1], [2, 4, 1], [2, 1, 5]]))
+    left = reference_set._without_own(near, np.array([4, 4, -1]), 2)
+    assert_array_equal(left.index, [[2, 1], [2, 1], [2, 1]])
+    assert_allclose(left.similarity, [[0.8, 0.7], [0.9, 0.7], [0.9, 0.8]])
+    few = reference_set._without_own(near, np.array([4, 4, -1]), 3)
+    assert_array_equal(few.index, [[2, 1, -1], [2, 1, -1], [2, 1, 5]])
+    assert_array_equal(few.similarity[:2, 2], [0, 0])
+
+
+def build(votes=QueryVotes, n=80, seed=0):
+    """A reference set of random leaves, with the rows that it is made of."""
+    rng = np.random.default_rng(seed)
+    modes = ActivationModes.from_leaves(rng.integers(0, 3, (n, 4)))
+    X, y = rng.normal(size=(n, 2)), np.arange(n) % 2
+    reading = Reading(modes, np.full((n, 2), 0.5), X)
+    rows = LabelledRows(X, y, rng.uniform(0.5, 2, n), np.arange(n) + 1000, None, reading)
+    settings = ReferenceSettings(votes, GeodesicBandwidth(1e-6), False, 5, False, None, 2)
+    return ReferenceSet.build(reading, rows, settings, Execution()), rows
+
+
+def test_members_are_the_rows_of_a_polytope_by_the_users_numbers():
+    reference, rows = build()
+    members = reference.members(np.array([3, 0, 3]))
+    assert sorted(members) == [0, 3]
+    for polytope, ids in members.items():
+        code = reference.polytopes.modes.codes[polytope]
+        same = (rows.reading.modes.codes == code).all(axis=1)
+        assert_array_equal(ids, rows.ids[same])
+
+
+def test_more_labels_are_evidence_and_no_neighbours_and_can_be_taken_back():
+    reference, rows = build()
+    _, held = build(seed=1)
+    more, stored = reference.with_labels(held.reading.modes, held, None)
+    known, evidence = reference.votes.evidence, more.votes.evidence
+    assert (stored >= len(reference.polytopes)).all()
+    assert_array_equal(evidence.modes.codes[stored], held.reading.modes.codes)
+    assert_allclose(evidence.counts.sum(), rows.weight.sum() + held.weight.sum())
+    assert more.index is evidence.index
+    search = Search(more.density, 5, more.fill)
+    modes, X = held.reading.modes, held.X
+    before, after = (r.index.nearest(modes, X, search, Execution()) for r in (reference, more))
+    assert_array_equal(after.index, before.index)
+    assert_array_equal(after.similarity, before.similarity)
+    left = more.without_labels(stored, held).votes.evidence
+    assert_array_equal(left.counts[: len(known.counts)], known.counts)
+    assert_array_equal(left.counts[len(known.counts) :], 0.0)
+    assert (evidence.counts[len(known.counts) :].sum(axis=1) > 0).all()  # a copy was changed
+
+
+def test_widths_from_all_rows_are_the_widths():
+    reference, rows = build()
+    again = reference.with_widths_from(
+        rows.reading, rows, reference.row_polytope, GeodesicBandwidth(1e-6), Execution()
+    )
+    assert_allclose(again.density.precision, reference.density.precision, rtol=1e-12)
+    assert_array_equal(again.density.mean, reference.density.mean)
+
+
+def test_a_gamma_gives_the_papers_ratios_the_mass_of_the_prior():
+    prior = np.array([0.3, 0.7])
+    reference, _ = build(PolytopeVotes)
+    assert reference.with_gamma(None, prior, Execution()) is reference
+    at = reference.with_gamma(0.5, prior, Execution())
+    assert_allclose(np.exp(at.density.log_mass), at.votes.ratios @ prior)
+    assert_allclose(np.exp(at.density.log_mass).sum(), 1)
+    by_query, _ = build(QueryVotes)
+    at = by_query.with_gamma(0.5, prior, Execution())
+    assert at.votes.gamma == 0.5
+    assert at.density is by_query.density

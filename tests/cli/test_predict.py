@@ -1,0 +1,90 @@
+"""polycal predict: the answers of the model, in a file that is complete or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import polycal
+from polycal.cli import predict
+from polycal.cli.tables import typed
+from tests.toys.commands import call
+
+
+@pytest.mark.parametrize("data", ["test.csv", "test.parquet"])
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_predict(folder, model, data, kind):
+    out = folder / f"{data}.out{kind}"
+    rows = ["--rows-at-a-time", 7]
+    said = call("predict", model, folder / data, "-o", out, "--keep", "id", *rows, "--json")
+    found = pd.read_csv(out) if kind == ".csv" else pd.read_parquet(out)
+    table = pd.read_csv(folder / "test.csv")
+    loaded = polycal.load(model)
+    X = typed(table[["alcohol", "flavanoids", "proline", "region"]], ["region"])
+    np.testing.assert_array_equal(found["id"], table["id"])
+    np.testing.assert_array_equal(found["prediction"], loaded.predict(X))
+    np.testing.assert_allclose(
+        found[[f"p_{c}" for c in loaded.classes_]], loaded.predict_proba(X), atol=1e-12
+    )
+    np.testing.assert_allclose(found["trust"], loaded.in_distribution(X), atol=1e-12)
+    np.testing.assert_array_equal(found["verdict"], loaded.explain(X).verdict)
+    counts = json.loads(said.stdout)
+    assert counts["rows"] == len(table)
+    assert counts["out"] == (found["verdict"] == "out").sum()
+
+
+def test_far_rows_are_out(folder, model):
+    call("predict", model, folder / "far.csv", "-o", folder / "far_out.csv")
+    found = pd.read_csv(folder / "far_out.csv")
+    assert (found["verdict"] == "out").all()
+    assert found["trust"].max() < 0.01
+
+
+def test_output_is_whole_or_not_at_all(folder, model, monkeypatch):
+    out = folder / "whole.csv"
+    out.write_text("older")
+    plain, calls = predict.predict_table, []
+
+    def fail_at_the_third(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return plain(*arguments)
+
+    monkeypatch.setattr(predict, "predict_table", fail_at_the_third)
+    before = sorted(folder.iterdir())
+    call("predict", model, folder / "test.csv", "-o", out, "--rows-at-a-time", 5, code=130)
+    assert out.read_text() == "older"
+    assert sorted(folder.iterdir()) == before
+
+
+def test_ctrl_c_leaves_no_half_file(folder, model):
+    """The real signal, in a real process, between two pieces."""
+    big = pd.concat([pd.read_csv(folder / "test.csv")] * 400)
+    big.to_csv(folder / "big.csv", index=False)
+    out = folder / "big_out.csv"
+    command = "from polycal.cli import main; main()"
+    arguments = ["predict", model, folder / "big.csv", "-o", out, "--rows-at-a-time", "50"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    for _ in range(600):  # until it has begun to write
+        if list(folder.glob(".big_out*")) or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert b"Traceback" not in said
+    assert not out.exists()
+    assert not list(folder.glob(".big_out*"))

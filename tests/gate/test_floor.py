@@ -1,0 +1,128 @@
+"""The floor, p-values and the level that costs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_wine, make_classification
+from sklearn.frozen import FrozenEstimator
+
+from polycal import PAPER, GeodesicCalibrator, KernelDensityForest
+from polycal.gate.floor import (
+    LEVELS,
+    CalibrationScores,
+    affordable_level,
+    conformal_floor,
+    logistic_scale,
+)
+from polycal.gate.gate import GeodesicGate
+from tests.toys.models import small_forest
+
+
+def test_floor_is_the_conformal_rank():
+    scores = np.arange(1.0, 200.0)  # 199 scores: rank floor(0.05 * 200) = 10
+    weight = np.ones(199)
+    assert conformal_floor(scores, weight, 0.05) == 10.0
+    assert conformal_floor(scores[::-1], weight, 0.05) == 10.0
+    assert conformal_floor(np.arange(1.0, 100.0), np.ones(99), 0.01) == 1.0
+
+
+def test_too_few_rows_put_the_floor_below_all_scores():
+    scores = np.arange(10.0)
+    floor = conformal_floor(scores, np.ones(10), 0.01)
+    expected = -logistic_scale(scores) * np.log(1 / (11 * 0.01))
+    assert floor == pytest.approx(expected)
+    assert floor < 0
+
+
+def test_floor_counts_weights_as_rows():
+    scores = np.arange(50.0)
+    weight = np.random.default_rng(0).integers(1, 5, 50).astype(float)
+    by_weight = conformal_floor(scores, weight, 0.2)
+    rank = np.cumsum(weight) / (weight.sum() + weight.mean())
+    assert by_weight == scores[rank <= 0.2][-1]
+
+
+def test_floor_is_never_minus_infinity():
+    scores = np.r_[np.full(20, -np.inf), np.arange(80.0)]
+    assert conformal_floor(scores, np.ones(100), 0.1) == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", [{}, PAPER], ids=["default", "paper"])
+def test_false_alarms_stay_below_their_level(setting):
+    """200 random splits of exchangeable rows: mean share of gated new rows <= false_alarm."""
+    X, y = make_classification(
+        900, n_features=4, n_informative=3, n_redundant=0, class_sep=1.0, random_state=0
+    )
+    level, n_splits = 0.05, 200
+    rng = np.random.default_rng(0)
+    forest = FrozenEstimator(small_forest(n_estimators=15).fit(X[:300], y[:300]))
+    shares = []
+    for _ in range(n_splits):
+        order = 300 + rng.permutation(600)
+        held, new = order[:150], order[150:]
+        model = GeodesicCalibrator(forest, false_alarm=level, gamma=0.3, **setting)
+        model.fit(X[:300], y[:300], X_cal=X[held], y_cal=y[held])
+        shares.append((model.score_samples(X[new]) < model.log_floor_).mean())
+    error = np.std(shares) / np.sqrt(n_splits)
+    assert np.mean(shares) <= level + 3 * error
+    assert np.mean(shares) > level / 3  # the floor is not simply far below everything
+
+
+@given(
+    st.lists(st.integers(-50, 50), min_size=20, max_size=60),
+    st.lists(st.integers(-60, 60), min_size=1, max_size=20),
+    st.sampled_from([0.05, 0.1, 0.3, 0.5]),
+)
+@settings(deadline=None)
+def test_p_value_and_floor_agree(held, new, level):
+    scores = CalibrationScores(np.array(held, dtype=float), np.ones(len(held)))
+    new = np.array(new, dtype=float)
+    by_definition = [(1 + sum(h <= v for h in held)) / (len(held) + 1) for v in new]
+    np.testing.assert_allclose(scores.p_value(new), by_definition)
+    if level * (len(held) + 1) >= 1:
+        below = new < scores.floor(level)
+        np.testing.assert_array_equal(below, scores.p_value(new) <= level * (1 + 1e-12))
+
+
+def test_p_value_counts_weights():
+    scores, weight = np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])
+    np.testing.assert_allclose(
+        CalibrationScores(scores, weight).p_value(np.array([0.0, 2.0, 9.0])), [2 / 8, 6 / 8, 1.0]
+    )
+
+
+def test_auto_false_alarm_takes_what_costs_nothing():
+    """A posterior that knows nothing affords the highest level; a perfect one the lowest."""
+    log_f = np.arange(1000.0) / 100
+    scores = CalibrationScores(log_f, np.ones(1000))
+    gate = GeodesicGate(1000, 0.0, True, 1.0, 1.0)
+
+    def alpha(floor):
+        return replace(gate, log_floor=floor).alpha(log_f)
+
+    y = np.tile([0, 1], 500)
+    prior = np.array([0.5, 0.5])
+    nothing = np.log(np.full((1000, 2), 0.5))
+    assert affordable_level(alpha, scores, nothing, prior, y) == LEVELS[-1]
+    perfect = np.log(np.where(np.arange(2) == y[:, None], 0.999, 0.001))
+    assert affordable_level(alpha, scores, perfect, prior, y) == LEVELS[0]
+    # Right only where it is familiar: up to a level near that share the prior is the better answer.
+    wrong = np.where(log_f < 0.5, 1 - y, y)  # the 50 lowest of 1000
+    half = np.log(np.where(np.arange(2) == wrong[:, None], 0.9, 0.1))
+    assert affordable_level(alpha, scores, half, prior, y) >= 0.05
+
+
+def test_auto_false_alarm_in_a_model():
+    X, y = load_wine(return_X_y=True)
+    model = KernelDensityForest(30, false_alarm="auto", random_state=0).fit(X, y)
+    assert model.false_alarm_ in LEVELS
+    fixed = KernelDensityForest(30, false_alarm=model.false_alarm_, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(fixed.predict_proba(X), model.predict_proba(X))
+    assert fixed.false_alarm_ == model.false_alarm_
+    assert model.explain(X).levels[0] == model.false_alarm_

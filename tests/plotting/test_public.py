@@ -1,0 +1,15 @@
+"""The displays that polycal.plotting offers."""
+
+from __future__ import annotations
+
+from polycal import plotting
+
+
+def test_public_names():
+    assert plotting.__all__ == [
+        "DistanceDisplay",
+        "KernelMatrixDisplay",
+        "PosteriorMapDisplay",
+        "ReliabilityDisplay",
+        "TrustDisplay",
+    ]
