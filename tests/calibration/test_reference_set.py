@@ -32,7 +32,7 @@ def build(votes=QueryVotes, n=80, seed=0):
     X, y = rng.normal(size=(n, 2)), np.arange(n) % 2
     reading = Reading(modes, np.full((n, 2), 0.5), X)
     rows = LabelledRows(X, y, rng.uniform(0.5, 2, n), np.arange(n) + 1000, None, reading)
-    settings = ReferenceSettings(votes, GeodesicBandwidth(1e-6), False, 5, False, None, 2)
+    settings = ReferenceSettings(votes, GeodesicBandwidth(1e-6), False, 5, True, False, None, 2)
     return ReferenceSet.build(reading, rows, settings, Execution()), rows
 
 

@@ -91,9 +91,10 @@ def test_groups_of_held_out_rows_vote_together(grouped, folds):
 
 
 def test_groups_and_labels_without_signal_stay_at_the_prior():
-    """Five copies of each row, labels of the rows at random: copies would give them away."""
+    """Five near copies of each row, random labels: the copies would give them away."""
     rng = np.random.default_rng(1)
     X, y = np.repeat(rng.normal(size=(120, 3)), 5, axis=0), np.repeat(rng.integers(0, 2, 120), 5)
+    X += 1e-6 * rng.normal(size=X.shape)
     new = rng.normal(size=(400, 3))
     model = GeodesicCalibrator(small_forest(n_estimators=50), calibration="cv", random_state=0)
     torn = clone(model).fit(X, y).predict_proba(new).max(axis=1).mean()
@@ -124,7 +125,7 @@ def test_a_splitter_of_scikit_learn(splitter, n_scored, grouped, folds):
 
 
 def test_labels_reach_the_splitter_as_they_are(grouped):
-    X, y, groups = grouped
+    X, y, _ = grouped
     words = np.array(["no", "yes"])[y]
 
     class Splitter:
@@ -134,7 +135,8 @@ def test_labels_reach_the_splitter_as_they_are(grouped):
             yield np.arange(150), np.arange(150, 300)
             yield np.arange(150, 300), np.arange(150)
 
-    GeodesicCalibrator(small_forest(), calibration=Splitter()).fit(X, words, groups=groups)
+    own = np.arange(300)
+    GeodesicCalibrator(small_forest(), calibration=Splitter()).fit(X, words, groups=own)
 
 
 def test_what_cannot_be_split_is_said(grouped):
@@ -144,11 +146,9 @@ def test_what_cannot_be_split_is_said(grouped):
         model.fit(X, y, groups=groups[:10])
     with pytest.raises(ValueError, match="at least 2 groups"):
         model.fit(X, y, groups=np.zeros(300))
-    with pytest.raises(ValueError, match='"oob" draws rows one by one'):
-        clone(model).set_params(calibration="oob").fit(X, y, groups=groups)
     with pytest.raises(ValueError, match="no row of class 0.*stratifies"):
         clone(model).set_params(calibration=LeaveOneGroupOut()).fit(X, y, groups=y)
-    with pytest.raises(ValueError, match="held out lack a class"):
+    with pytest.raises(ValueError, match="every class on both sides"):
         clone(model).set_params(calibration="holdout").fit(X, y, groups=y)
     for wrong in (1, True, 2.5, "loo", None):
         with pytest.raises(ValueError, match="calibration must be"):
@@ -211,3 +211,94 @@ def test_metadata_reaches_fit_through_cross_validation_search_and_pipeline(group
         unasked = make_pipeline(scaler, Spy(small_forest()).set_fit_request(groups=False))
         with pytest.raises(TypeError, match="groups"):
             unasked.fit(X, y, groups=groups)
+
+
+BAD_SPLITS = {
+    "no splits": ([], "gives no split"),
+    "an empty part": ([(np.arange(250), np.arange(0))], "no empty part"),
+    "beyond the rows": ([(np.arange(250), np.array([299, 300]))], "row numbers from 0 to 299"),
+    "floats": ([(np.arange(250), np.array([260.0]))], "row numbers from 0 to 299"),
+    "a short mask": ([(np.arange(250), np.ones(10, bool))], "masks of length 300"),
+    "rows on both sides": ([(np.arange(250), np.arange(240, 300))], "puts a row into both"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SPLITS)
+def test_a_splitter_that_cannot_be_used_is_said(name, grouped):
+    X, y, _ = grouped
+    splits, message = BAD_SPLITS[name]
+
+    class Splitter:
+        def split(self, X, y):
+            return iter(splits)
+
+    with pytest.raises(ValueError, match=message):
+        GeodesicCalibrator(small_forest(), calibration=Splitter()).fit(X, y)
+
+
+def test_masks_are_row_numbers(grouped):
+    X, y, _ = grouped
+    first = np.arange(300) < 150
+
+    class Masks:
+        def split(self, X, y):
+            return [(first, ~first), (~first, first)]
+
+    class Numbers:
+        def split(self, X, y):
+            return [(np.flatnonzero(a), np.flatnonzero(b)) for a, b in Masks().split(X, y)]
+
+    found = [
+        GeodesicCalibrator(small_forest(), calibration=splitter()).fit(X, y).predict_proba(X)
+        for splitter in (Masks, Numbers)
+    ]
+    assert_array_equal(*found)
+
+
+def test_every_class_is_calibrated_on_and_fitted_on(grouped):
+    X, _, groups = grouped
+    rare = np.where(np.arange(300) < 3, 2, np.arange(300) % 2)
+    splitter = ShuffleSplit(1, test_size=100, random_state=3)
+    held = next(splitter.split(X))[1]
+    assert not (rare[held] == 2).any()
+    with pytest.raises(ValueError, match=r"no test part .* class 2"):
+        GeodesicCalibrator(small_forest(), calibration=splitter).fit(X, rare)
+    alone = np.where(groups == 0, 2, np.arange(300) % 2)  # a class in one group only
+    with pytest.raises(ValueError, match="every class on both sides"):
+        GeodesicCalibrator(small_forest(), calibration="holdout").fit(X, alone, groups=groups)
+
+
+def test_groups_of_weight_zero_and_of_mixed_types(grouped):
+    X, y, groups = grouped
+    model = GeodesicCalibrator(small_forest(), calibration="holdout", random_state=0)
+    with pytest.raises(ValueError, match="at least 2 groups in rows of positive weight"):
+        model.fit(X, y, (groups == 0) * 1.0, groups=groups)
+    mixed = groups.astype(str).astype(object)
+    mixed[3] = None
+    with pytest.raises(ValueError, match="groups must hold values of one type"):
+        model.fit(X, y, groups=mixed)
+    weight = np.where(np.arange(300) == 7, 0.0, 1.0)
+    with pytest.raises(ValueError, match="count other rows than yours"):
+        model.set_params(calibration=StratifiedKFold(3)).fit(X, y, weight)
+
+
+@pytest.mark.parametrize("sizes", [np.ones(36), [80, *np.ones(10)], [20, 20, 5, 5, 40]])
+def test_holdout_keeps_about_its_share_of_uneven_groups(sizes, folds):
+    groups = np.repeat(np.arange(len(sizes)), np.array(sizes, dtype=int))
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(len(groups), 3)), np.arange(len(groups)) % 3
+    model = GeodesicCalibrator(small_forest(), calibration="holdout", random_state=0)
+    model.fit(X, y, groups=groups)
+    held = sum(len(fold.rows) for fold in folds[0]) / len(groups)
+    assert 0.05 < held < 0.5
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_a_failed_fit_leaves_the_fitted_model_as_it_was(grouped):
+    X, y, _ = grouped
+    model = GeodesicCalibrator(small_forest(), random_state=0).fit(X, y)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        model.fit(X[:, :2], np.zeros(300))
+    assert_array_equal(model.predict_proba(X), before)
+    assert model.n_features_in_ == 5

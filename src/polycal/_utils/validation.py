@@ -73,7 +73,7 @@ def folds(**named: object) -> None:
                 raise ValueError(f"{name} must be at least 2 folds; got {value}.")
             continue
         named_plan = isinstance(value, str) and value in plans
-        splitter = not isinstance(value, str) and hasattr(value, "split")
+        splitter = not isinstance(value, (str, type)) and hasattr(value, "split")
         if not named_plan and not splitter:
             raise ValueError(
                 f"{name} must be one of {', '.join(map(repr, plans))}, a number of folds, or "
@@ -149,11 +149,13 @@ def check_groups(groups: object, n_rows: int) -> Array | None:
         raise ValueError(
             f"groups must hold one group for each of the {n_rows} rows; got shape {values.shape}."
         )
-    codes: Array = np.unique(values, return_inverse=True)[1]
-    if len(np.unique(codes)) < 2:
+    try:
+        codes: Array = np.unique(values, return_inverse=True)[1]
+    except (TypeError, ValueError) as error:
         raise ValueError(
-            "groups must hold at least 2 groups, one to fit and one to calibrate; it holds one."
-        )
+            "groups must hold values of one type, such as all text or all numbers; got "
+            f"{reprlib.repr(values.tolist())}. Give rows without a group a group of their own."
+        ) from error
     return codes
 
 

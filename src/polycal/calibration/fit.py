@@ -34,6 +34,8 @@ from .reference_set import ReferenceSet, ReferenceSettings
 
 # With 20 trees, about one row in 10,000 is in every bootstrap sample: it has no out-of-bag tree.
 TREES_FOR_OUT_OF_BAG = 20
+# Share of trees that see none of a row's group, mean over the rows; without groups it is 0.37.
+LEAST_OUT_OF_BAG = 0.3
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Options:
     pooled: bool  # whether the posterior pools the parent with the votes
     gamma: float | None  # None: chosen
     floor: float | None  # None: from the calibration rows
+    confidence: float | None  # that the false-alarm bound holds for this model
     false_alarm: float | None  # None: chosen on the calibration rows
     by_ece: bool
     calibration: Any  # "auto", "holdout", "oob", "cv", a number of parts or a splitter
@@ -65,6 +68,7 @@ class Options:
             bandwidth=bandwidth(p["regularization"]),
             euclidean=euclidean,
             n_neighbors=p["n_neighbors"] if gate is GeodesicGate else 1,
+            match_scores=gate is GeodesicGate and not euclidean,
             fill=p["posterior"] == "kernel" or gate is GaussianGate,
             categorical_features=p["categorical_features"],
             n_classes=n_classes,
@@ -77,6 +81,7 @@ class Options:
             gamma=None if p["gamma"] == "auto" else float(p["gamma"]),
             floor=None if p["floor"] == "auto" else float(p["floor"]),
             false_alarm=None if p["false_alarm"] == "auto" else float(p["false_alarm"]),
+            confidence=None if p["confidence"] is None else float(p["confidence"]),
             by_ece=p["scoring"] == "ece",
             calibration=p["calibration"],
             calibration_size=p["calibration_size"],
@@ -128,7 +133,7 @@ def fit_model(
     by_similarity = not options.reference.euclidean
     gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
     gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, gate_inputs)
-    scores = CalibrationScores(log_f, weight)
+    scores = CalibrationScores(log_f, weight, _new_weight(folds), options.confidence)
     level = options.false_alarm
     if level is None:
         rows_and_folds = (parent_proba, y, folds, execution)
@@ -197,7 +202,9 @@ def choose_plan(
         enough = getattr(parent.estimator, "n_estimators", 0) >= TREES_FOR_OUT_OF_BAG
         # Rows of large weight are in the sample of nearly every tree, so few trees are left.
         even = getattr(parent.estimator, "class_weight", None) in (None, "balanced_subsample")
-        plain = weight_unit is None and rows.groups is None
+        # Rows of a group are out of bag only in trees that saw none of the group.
+        apart = rows.groups is None or out_of_bag_share(rows.groups) >= LEAST_OUT_OF_BAG
+        plain = weight_unit is None and apart
         return "oob" if bagged and enough and even and plain else "cv"
     if parent.is_fitted and plan != "holdout":
         raise ValueError(
@@ -210,12 +217,12 @@ def choose_plan(
             'calibration="oob" needs a forest or a bagging of trees with bootstrap=True; got '
             f'{parent.estimator!r}. Use calibration="cv".'
         )
-    if plan == "oob" and rows.groups is not None:
-        raise ValueError(
-            'calibration="oob" draws rows one by one, so it cannot keep groups together. Use '
-            'calibration="cv" or "holdout" with groups.'
-        )
     return plan
+
+
+def out_of_bag_share(groups: Ints) -> float:
+    """Mean share of bootstrap samples in which no row of a row's group is."""
+    return float(np.exp(-np.bincount(groups)[groups].astype(float)).mean())
 
 
 def _quoted(calibration: Any) -> str:
@@ -225,6 +232,15 @@ def _quoted(calibration: Any) -> str:
 def _votes(folds: list[CalibrationFold], gammas: Floats, execution: Execution) -> Floats:
     """Votes for the rows of all folds, shape (n_gammas, n_rows, n_classes)."""
     return np.concatenate([fold.votes(gammas, execution) for fold in folds], axis=1)
+
+
+def _new_weight(folds: list[CalibrationFold]) -> float | None:
+    """Weight of a new row with its group: the mean over the groups of the calibration rows."""
+    groups = [fold.rows.groups for fold in folds if fold.rows.groups is not None]
+    if not groups:
+        return None
+    weight = concatenated(folds, lambda fold: fold.rows.weight)
+    return float(weight.sum() / len(np.unique(np.concatenate(groups))))
 
 
 def _affordable_level(

@@ -114,7 +114,7 @@ class FittedModel:
         neighbours = reference.index.nearest(reading.modes, features, search, execution)
         votes = None if self.posterior.gamma is None else reference.votes.proba(neighbours)
         log_posterior = self.posterior.log_proba(reading.proba, votes, execution.n_jobs)
-        log_f = self.gate.log_f(self._gate_input(reading, features, neighbours, execution))
+        log_f = self._log_f(reading, features, neighbours, execution)
         alpha = self.gate.alpha(log_f)
         probabilities = mixture(alpha, log_posterior, self.posterior.prior)
         return Answer(reading, features, neighbours, log_f, alpha, log_posterior, probabilities)
@@ -124,7 +124,7 @@ class FittedModel:
         reading, features = self.read(X, execution)
         k, fill = self.reference.n_neighbors, self.reference.fill
         neighbours = self._nearest(reading, features, k, fill, execution)
-        return self.gate.log_f(self._gate_input(reading, features, neighbours, execution))
+        return self._log_f(reading, features, neighbours, execution)
 
     def read(self, X: Any, execution: Execution) -> tuple[Reading, Floats]:
         """What the parent computes for the rows, and their features, encoded."""
@@ -185,11 +185,25 @@ class FittedModel:
         search = Search(self.reference.density, k, fill)
         return self.reference.index.nearest(reading.modes, features, search, execution)
 
-    def _gate_input(
+    def _log_f(
         self, reading: Reading, features: Floats, neighbours: Neighbours, execution: Execution
-    ) -> GateInput:
-        density = self.reference.density
-        return GateInput(features, neighbours, density, reading.energy, execution.n_jobs)
+    ) -> Floats:
+        """log f of each row; with views of the trees, the mean over the views."""
+        reference, n_jobs = self.reference, execution.n_jobs
+        density = reference.density
+        views = [neighbours]
+        if reference.views:
+            search = Search(density, reference.n_neighbors, reference.fill)
+            views = [
+                view.index.nearest(reading.modes.columns(view.trees), features, search, execution)
+                for view in reference.views
+            ]
+        scores = [
+            self.gate.log_f(GateInput(features, near, density, reading.energy, n_jobs))
+            for near in views
+        ]
+        log_f: Floats = np.mean(scores, axis=0) if len(scores) > 1 else scores[0]
+        return log_f
 
     def contradictions(self) -> Iterator[str]:
         """What does not fit together, in a model from a file."""

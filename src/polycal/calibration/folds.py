@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
-from .._utils.arrays import Array, Floats, Ints
+from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
@@ -25,6 +24,11 @@ from .reference_set import ReferenceSet, ReferenceSettings
 
 # Number of parts that rows are split into, so that no row is scored with its own label.
 N_PARTS = 5
+# Rows of a group are calibrated on where at least this part of the usual share of the trees was
+# fitted on none of the group: K over few trees is higher than over many.
+LEAST_SHARE = 0.5
+# Random orders of the groups that a hold-out tries, to have every class on both sides.
+TRIES = 50
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class CalibrationFold:
     X: Floats  # encoded
     rows: LabelledRows
     neighbours: Neighbours
+    # by how much K is usually higher in this reference set than in that of all rows
+    log_similarity_excess: float = 0.0
 
     @classmethod
     def score(
@@ -68,8 +74,8 @@ class CalibrationFold:
 
     def gate_input(self, n_jobs: int | None) -> GateInput:
         """The input of the gate for these rows."""
-        density, energy = self.reference.density, self.reading.energy
-        return GateInput(self.X, self.neighbours, density, energy, n_jobs)
+        density, excess = self.reference.density, self.log_similarity_excess
+        return GateInput(self.X, self.neighbours, density, self.reading.energy, n_jobs, excess)
 
 
 def holdout_folds(
@@ -109,20 +115,28 @@ def out_of_bag_folds(
     reading = read_rows(parent, rows, execution)
     reference = ReferenceSet.build(reading, rows, settings, execution)
     owner = reference.row_polytope
-    alone = reference.polytopes.size[owner] <= rows.weight * (1.0 + WEIGHT_ROUNDING)
-    out, share = parent.out_of_bag(reading)
-    if len(np.unique(rows.y[share > 0])) < settings.n_classes:
+    alone = _alone(reference.polytopes.size, owner, rows)
+    out, share = parent.out_of_bag(reading, rows.groups)
+    usable = share > 0
+    if rows.groups is not None:
+        grouped = np.bincount(rows.groups)[rows.groups] > 1
+        usable &= ~grouped | (share >= LEAST_SHARE * np.median(share))
+    if len(np.unique(rows.y[usable])) < settings.n_classes:
         raise ValueError(
             'calibration="oob" finds a class whose rows every tree has seen, so none is left to '
             "calibrate on. The weights are too uneven, or there are too few trees. Use "
             'calibration="cv".'
         )
+    if settings.match_scores:
+        # A query is judged by as many trees as a calibration row, about 37 % without groups, and
+        # by each such part of the trees in turn. One judgement by all trees would be a lower K.
+        reference = reference.with_views(max(1, round(1 / share[usable].mean())))
     folds = []
-    for others, part in parts_of(stratified_parts(rows.y)):
+    for others, part in parts_of(stratified_parts(rows.y, rows.groups)):
         known = rows.take(others), owner[others], settings.bandwidth, execution
         partial = reference.without_labels(owner[part], rows.take(part))
         partial = partial.with_widths_from(reading.take(others), *known)
-        part = part[share[part] > 0]
+        part = part[usable[part]]
         if len(part) == 0:
             continue
         own = np.where(alone, owner, -1)[part]
@@ -140,18 +154,36 @@ def cross_fitted_folds(
     settings: ReferenceSettings,
     execution: Execution,
 ) -> tuple[ReferenceSet, list[CalibrationFold]]:
-    """The test part of each split, scored by a parent that is fitted on the training part."""
+    """The test part of each split, scored by a parent that is fitted on the training part.
+
+    K falls with the number of rows that a parent was fitted on, so K to the rows of a fold is
+    usually higher than K to all rows. The excess is that of the sets' own rows, and is taken off.
+    """
     reading = read_rows(parent, rows, execution)
     reference = ReferenceSet.build(reading, rows, settings, execution)
+    match = settings.match_scores
+    usual = reference.own_log_similarity(reading, execution) if match else 0.0
     folds = []
     for train, test in tqdm(splits, desc="parents", unit="fit", disable=not execution.verbose):
         known, new = rows.take(train), rows.take(test)
         other = fit(known)
         reading = read_rows(other, known, execution)
         partial = ReferenceSet.build(reading, known, settings, execution, len(rows))
+        excess = partial.own_log_similarity(reading, execution) - usual if match else 0.0
         new_reading = read_rows(other, new, execution)
-        folds.append(CalibrationFold.score(partial, new_reading, new, execution))
+        fold = CalibrationFold.score(partial, new_reading, new, execution)
+        folds.append(replace(fold, log_similarity_excess=max(excess, 0.0)))
     return reference, folds
+
+
+def _alone(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:
+    """Whether the polytope of each row holds no row of another group."""
+    weight = rows.weight
+    if rows.groups is not None:  # of the group in the polytope
+        _, pair = np.unique(np.stack([owner, rows.groups]), axis=1, return_inverse=True)
+        weight = np.bincount(pair.ravel(), weights=rows.weight)[pair.ravel()].astype(float)
+    alone: Bools = size[owner] <= weight * (1.0 + WEIGHT_ROUNDING)
+    return alone
 
 
 def read_rows(parent: Adapter, rows: LabelledRows, execution: Execution) -> Reading:
@@ -180,13 +212,7 @@ def holdout_split(
     """
     rng = check_random_state(random_state)
     if rows.groups is not None:
-        folds = max(2, round(1 / size))
-        held = grouped_parts(rows.y, rows.groups, folds, rng.randint(2**31)) == 0
-        if len(np.unique(rows.y[held])) < len(np.unique(rows.y)):
-            raise ValueError(
-                "the groups that are held out lack a class: too few groups have it. Give X_cal and "
-                'y_cal, or use calibration="cv".'
-            )
+        held = _held_groups(rows, size, rng)
         return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
     fit, calibrate = [], []
     for code in np.unique(rows.y):
@@ -197,25 +223,77 @@ def holdout_split(
     return rows.take(np.sort(np.concatenate(fit))), rows.take(np.sort(np.concatenate(calibrate)))
 
 
+def _held_groups(rows: LabelledRows, size: float, rng: Any) -> Bools:
+    """Rows of random groups that make up about a share of all rows, with every class on both sides.
+
+    Of several random orders of the groups, the one that comes nearest to the share.
+    """
+    assert rows.groups is not None
+    _, groups = np.unique(rows.groups, return_inverse=True)
+    n_groups, n_classes = int(groups.max()) + 1, len(np.unique(rows.y))
+    best, nearest = None, np.inf
+    for _ in range(TRIES):
+        order = rng.permutation(n_groups)
+        total = np.cumsum(np.bincount(groups)[order])[:-1]
+        n = int(np.argmin(np.abs(total - size * len(rows)))) + 1
+        held = np.isin(groups, order[:n])
+        complete = all(len(np.unique(rows.y[side])) == n_classes for side in (held, ~held))
+        away = abs(held.mean() - size)
+        if complete and away < nearest:
+            best, nearest = held, away
+    if best is None:
+        raise ValueError(
+            "no choice of held-out groups has every class on both sides: too few groups have it. "
+            'Give X_cal and y_cal, or use calibration="cv".'
+        )
+    return best
+
+
 def cross_fit_splits(
     rows: LabelledRows, classes: Array, splitter: Any, random_state: Any
 ) -> list[tuple[Ints, Ints]]:
-    """Training and test rows of each fold.
+    """Row numbers of the training and the test part of each fold.
 
     ``splitter`` is a number of stratified parts (which keep groups together), or an object with
     scikit-learn's ``split(X, y, groups)``.
     """
-    if not isinstance(splitter, (int, np.integer)):
-        splits = list(splitter.split(rows.X, classes[rows.y], rows.groups))
-    elif rows.groups is not None:
-        seed = check_random_state(random_state).randint(2**31)
-        splits = parts_of(grouped_parts(rows.y, rows.groups, int(splitter), seed))
-    else:
-        order = check_random_state(random_state).permutation(len(rows))
-        part = np.empty(len(rows), dtype=int)
-        part[order] = stratified_parts(rows.y[order], n_parts=int(splitter))
+    if isinstance(splitter, (int, np.integer)):
+        if rows.groups is not None:
+            seed = check_random_state(random_state).randint(2**31)
+            part = grouped_parts(rows.y, rows.groups, int(splitter), seed)
+        else:
+            order = check_random_state(random_state).permutation(len(rows))
+            part = np.empty(len(rows), dtype=int)
+            part[order] = stratified_parts(rows.y[order], n_parts=int(splitter))
         splits = parts_of(part)
-    for train, _ in splits:
+    else:
+        groups = () if rows.groups is None else (rows.groups,)
+        found = splitter.split(rows.X, classes[rows.y], *groups)
+        splits = [(_row_numbers(a, len(rows)), _row_numbers(b, len(rows))) for a, b in found]
+    _check_splits(splits, rows, classes)
+    return splits
+
+
+def _row_numbers(part: Any, n_rows: int) -> Ints:
+    """One side of a split, from row numbers or from a mask."""
+    numbers = np.asarray(part)
+    if numbers.dtype == bool and numbers.shape == (n_rows,):
+        return np.flatnonzero(numbers)
+    inside = numbers.dtype.kind in "iu" and numbers.ndim == 1
+    if not inside or len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= n_rows:
+        raise ValueError(
+            f"the splitter must give row numbers from 0 to {n_rows - 1}, or masks of length "
+            f"{n_rows}, and no empty part; got {reprlib.repr(part)}."
+        )
+    return numbers.astype(np.intp)
+
+
+def _check_splits(splits: list[tuple[Ints, Ints]], rows: LabelledRows, classes: Array) -> None:
+    """Each parent is fitted on every class, and without the rows and groups that it scores."""
+    if not splits:
+        raise ValueError("the splitter gives no split; give one that has at least one.")
+    owners = np.arange(len(rows)) if rows.groups is None else rows.groups
+    for train, test in splits:
         absent = np.setdiff1d(np.arange(len(classes)), rows.y[train])
         if len(absent):
             raise ValueError(
@@ -223,7 +301,21 @@ def cross_fit_splits(
                 f"{classes[absent[0]]}. Use a splitter that stratifies by class, fewer folds, or "
                 "more groups that have it."
             )
-    return splits
+        if np.isin(owners[test], owners[train]).any():
+            what = "row" if rows.groups is None else "group"
+            raise ValueError(
+                f"the splitter puts a {what} into both the training and the test part of a fold, "
+                "so it would be calibrated on what its parent knows. Use one that keeps them "
+                "apart, such as StratifiedKFold, or StratifiedGroupKFold for groups."
+            )
+    scored = np.concatenate([test for _, test in splits])
+    absent = np.setdiff1d(np.arange(len(classes)), rows.y[scored])
+    if len(absent):
+        raise ValueError(
+            f"no test part of the calibration folds has a row of class {classes[absent[0]]}, so "
+            "nothing is known about it. Use a splitter whose test parts hold every class, or give "
+            "X_cal and y_cal."
+        )
 
 
 def stratified_parts(y: Ints, groups: Array | None = None, n_parts: int = N_PARTS) -> Ints:
@@ -241,18 +333,22 @@ def stratified_parts(y: Ints, groups: Array | None = None, n_parts: int = N_PART
     return part
 
 
-def grouped_parts(y: Ints, groups: Array, n_parts: int, seed: int) -> Ints:
-    """Part of each row: groups are not split, and class shares are as equal as they allow."""
-    n_parts = min(n_parts, len(np.unique(groups)))
-    if n_parts < 2:
-        return np.zeros(len(y), dtype=int)
-    splitter = StratifiedGroupKFold(n_parts, shuffle=True, random_state=seed)
-    part = np.empty(len(y), dtype=int)
-    with warnings.catch_warnings():  # classes with fewer rows than parts are allowed
-        warnings.filterwarnings("ignore", "The least populated class")
-        for number, (_, test) in enumerate(splitter.split(np.empty((len(y), 0)), y, groups)):
-            part[test] = number
-    return part
+def grouped_parts(y: Ints, groups: Ints, n_parts: int, seed: int) -> Ints:
+    """Part of each row, with complete groups in each part, and the classes spread over the parts.
+
+    The groups of each class (that of most of its rows) are dealt out in turn, large ones first.
+    """
+    _, groups = np.unique(groups, return_inverse=True)
+    n_groups, n_classes = int(groups.max()) + 1, int(y.max()) + 1
+    counts = np.bincount(groups * n_classes + y, minlength=n_groups * n_classes)
+    counts = counts.reshape(n_groups, n_classes)
+    main = counts.argmax(axis=1)
+    shuffled = np.random.default_rng(seed).permutation(n_groups)
+    order = np.lexsort((shuffled, -counts.sum(axis=1), main))
+    part = np.empty(n_groups, dtype=int)
+    part[order] = np.arange(n_groups) % min(n_parts, n_groups)
+    dealt: Ints = part[groups]
+    return dealt
 
 
 def parts_of(part: Ints) -> list[tuple[Ints, Ints]]:

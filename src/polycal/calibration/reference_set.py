@@ -17,8 +17,12 @@ from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
 from ..core.table import Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
-from ..kernels import EuclideanIndex, KernelIndex, Search
+from ..gate.gate import GateInput, neighbourhood
+from ..kernels import EuclideanIndex, KernelIndex, Search, build_index
 from ..posterior.votes import LabelEvidence, PolytopeVotes, QueryVotes
+
+# Rows that the usual similarity of a reference set is estimated from.
+OWN_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,20 @@ class ReferenceSettings:
     bandwidth: Bandwidth
     euclidean: bool  # whether neighbours are nearest by Euclidean distance, not by K
     n_neighbors: int
+    # whether calibration rows and queries are made comparable where different trees or parents
+    # score them
+    match_scores: bool
     fill: bool  # whether polytopes with K = 0 count as neighbours where there are too few others
     categorical_features: Any
     n_classes: int
+
+
+@dataclass(frozen=True)
+class TreeView:
+    """Some trees of a forest, and an index of the polytopes by these trees alone."""
+
+    trees: slice
+    index: KernelIndex
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,10 @@ class ReferenceSet:
     n_neighbors: int = saved_number(int, above=0)
     fill: bool = saved_number(bool)
     euclidean: bool = saved_number(bool)
+    # parts of the trees that the gate judges a row by, one after the other; 1 is all at once
+    n_views: int = saved_number(int, above=0, below=2**31)
     index: KernelIndex | EuclideanIndex = unsaved("that of the evidence, or built from the modes")
+    views: tuple[TreeView, ...] = unsaved("built from the modes of the polytopes")
 
     @classmethod
     def build(
@@ -93,7 +111,9 @@ class ReferenceSet:
             min(settings.n_neighbors, len(polytopes)),
             settings.fill,
             settings.euclidean,
+            1,
             EuclideanIndex(modes) if settings.euclidean else evidence.index,
+            (),
         )
 
     @classmethod
@@ -105,7 +125,9 @@ class ReferenceSet:
             modes = modes[: len(polytopes)]
         index = EuclideanIndex(modes) if saved["euclidean"] else evidence.index
         saved["n_neighbors"] = min(saved["n_neighbors"], len(polytopes))
-        return cls(polytopes=replace(polytopes, modes=modes), index=index, **saved)
+        fits = not modes.packed and saved["n_views"] <= modes.sizes[0]
+        views = tree_views(modes, saved["n_views"]) if fits else ()
+        return cls(polytopes=replace(polytopes, modes=modes), index=index, views=views, **saved)
 
     def with_labels(
         self, modes: ActivationModes, rows: LabelledRows, device: str | None
@@ -156,6 +178,26 @@ class ReferenceSet:
         )
         return replace(self, density=density)
 
+    def with_views(self, n_views: int) -> ReferenceSet:
+        """Let the gate judge rows by each of n parts of the trees."""
+        n_views = min(n_views, self.polytopes.modes.sizes[0])
+        return replace(self, n_views=n_views, views=tree_views(self.polytopes.modes, n_views))
+
+    def own_log_similarity(self, reading: Reading, execution: Execution) -> float:
+        """Median over the set's own rows of mean log K to the nearest others.
+
+        ``reading`` are all rows of the set; a random 1000 of them are enough.
+        """
+        n = len(self.row_polytope)
+        rows = np.random.default_rng(0).permutation(n)[:OWN_ROWS]
+        some = reading.take(rows)
+        X = self.table.encode(some.features)
+        alone = np.bincount(self.row_polytope)[self.row_polytope[rows]] == 1
+        own = np.where(alone, self.row_polytope[rows], -1)
+        neighbours = self.nearest_without_own(some.modes, X, own, execution)
+        _, log_similarity = neighbourhood(GateInput(X, neighbours, self.density))
+        return float(np.median(log_similarity))
+
     def with_gamma(self, gamma: float | None, prior: Floats, execution: Execution) -> ReferenceSet:
         """Set gamma; with ``PolytopeVotes``, also the mass of each polytope by its ratios."""
         if gamma is None:
@@ -186,6 +228,9 @@ class ReferenceSet:
         """Inconsistencies in a reference set that was read from a file, as messages."""
         if len(self.polytopes) > len(self.votes.evidence.modes):
             yield "there are more polytopes than modes"
+        modes = self.votes.evidence.modes
+        if self.n_views > 1 and (modes.packed or self.n_views > modes.sizes[0]):
+            yield "there are more parts of trees than trees"
         if ((self.row_polytope < 0) | (self.row_polytope >= len(self.polytopes))).any():
             yield "a row lies in a polytope that does not exist"
         if self.table.level_offsets[-1] != self.density.log_share.shape[1]:
@@ -194,6 +239,14 @@ class ReferenceSet:
             yield "the density has other level offsets than the table"
         if self.euclidean and self.table.has_symbols:
             yield "a Euclidean distance is over numbers without missing values alone"
+
+
+def tree_views(modes: ActivationModes, n_views: int) -> tuple[TreeView, ...]:
+    """Every n-th tree, from each of the first n on; none where n is 1."""
+    if n_views == 1:
+        return ()
+    parts = [slice(first, None, n_views) for first in range(n_views)]
+    return tuple(TreeView(part, build_index(modes.columns(part))) for part in parts)
 
 
 def _without_own(neighbours: Neighbours, own: Ints, k: int) -> Neighbours:

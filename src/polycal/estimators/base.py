@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from contextlib import suppress
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..calibration.fit import Options, fit_model
 from ..calibration.fitted_model import Answer
 from ..core.execution import Execution
 from ..core.reading import LabelledRows, Reading
-from ..core.table import check_table, find_categories
+from ..core.table import check_table, find_categories, find_copies
 from ..parents import Adapter
 from .inspection import Inspection
 
@@ -42,6 +43,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         gamma: str | float = "auto",
         floor: str | float = "auto",
         false_alarm: str | float = 0.01,
+        confidence: float | None = None,
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
@@ -60,6 +62,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self.gamma = gamma
         self.floor = floor
         self.false_alarm = false_alarm
+        self.confidence = confidence
         self.n_neighbors = n_neighbors
         self.regularization = regularization
         self.scoring = scoring
@@ -108,7 +111,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         groups : array-like of shape (n_samples,), default=None
             Group of each row, for example a patient or a device. Rows of one group are never on
             both sides of a split. With ``calibration="auto"``, groups lead to "cv" (to "holdout"
-            if the parent is fitted already); "oob" refuses groups.
+            if the parent is fitted already). Identical rows are a group by themselves.
         X_cal : array-like of shape (n_calibration_rows, n_features), default=None
             Rows to calibrate on. The parent is not fitted on them, and must not have been. All
             rows of X then go into the fit.
@@ -120,6 +123,16 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self : object
             The fitted estimator.
         """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y, sample_weight, groups, X_cal, y_cal)
+        except BaseException:  # a model that was fitted before stays as it was
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, X_cal: Any, y_cal: Any) -> None:
         self._check_parameters()
         parent = Adapter.find(self._make_parent())
         rows, classes, prior = self._check_rows(parent, X, y, sample_weight, groups)
@@ -130,7 +143,6 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         options = Options.from_parameters(self.get_params(deep=False), len(classes))
         self.model_ = fit_model(parent, rows, held, classes, prior, options, self._execution, unit)
         self.classes_ = classes
-        return self
 
     # ------------------------------------------------------------------ queries
 
@@ -255,6 +267,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             check.positive(gamma=self.gamma)
         if not isinstance(self.false_alarm, str):
             check.share(false_alarm=self.false_alarm)
+        if self.confidence is not None:
+            check.share(confidence=self.confidence)
         check.share(calibration_size=self.calibration_size)
         check.count(n_neighbors=self.n_neighbors)
         check.positive(regularization=self.regularization)
@@ -278,11 +292,21 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 "y must hold at least 2 classes in rows of positive weight; it holds one class, "
                 f"{classes.tolist()}. Give rows of every class."
             )
-        groups = validation.check_groups(groups, len(y))
+        groups = find_copies(X) if groups is None else validation.check_groups(groups, len(y))
+        if (weight == 0).any() and not isinstance(self.calibration, (str, Integral)):
+            raise ValueError(
+                "sample_weight is 0 for some rows, which are left out, so the splitter given as "
+                "calibration would count other rows than yours. Leave these rows out yourself."
+            )
         codes = np.searchsorted(classes, y)  # those of weight 0 are dropped below
         rows = LabelledRows(X, codes, weight, np.arange(len(y)), groups, reading)
         if (weight == 0).any():
             rows = rows.take(np.flatnonzero(weight))
+        if rows.groups is not None and len(np.unique(rows.groups)) < 2:
+            raise ValueError(
+                "groups must hold at least 2 groups in rows of positive weight, one to fit and one "
+                "to calibrate; it holds one."
+            )
         if reading is not None:
             parent.check_classes(classes, reading.proba)
         if self.prior is not None:

@@ -94,6 +94,14 @@ class Inspection(ABC):
         Explanation
             As ``explain`` returns it for the same rows.
         """
+        check_is_fitted(self, "model_")
+        if not isinstance(answer, Answer):
+            raise TypeError(
+                f"answer must be what model.answer(X) returns; got {type(answer).__name__}."
+            )
+        modes, known = answer.reading.modes, self.polytopes_.modes
+        if (modes.sizes, modes.packed) != (known.sizes, known.packed):
+            raise ValueError("answer is that of another model. Use the answer of this one.")
         names = getattr(self, "feature_names_in_", None)
         return self.model_.explain(answer, names, self._execution)
 

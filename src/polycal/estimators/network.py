@@ -44,6 +44,8 @@ class KernelDensityNetwork(BaseCalibrator):
         As in :class:`GeodesicCalibrator`.
     false_alarm : float or "auto", default=0.01
         As in :class:`GeodesicCalibrator`.
+    confidence : float, default=None
+        As in :class:`GeodesicCalibrator`.
     n_neighbors : int, default=10
         As in :class:`GeodesicCalibrator`.
     regularization : float, default=1e-6
@@ -125,6 +127,7 @@ class KernelDensityNetwork(BaseCalibrator):
         gamma: str | float = "auto",
         floor: str | float = "auto",
         false_alarm: str | float = 0.01,
+        confidence: float | None = None,
         n_neighbors: int = 10,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
@@ -144,6 +147,7 @@ class KernelDensityNetwork(BaseCalibrator):
             gamma=gamma,
             floor=floor,
             false_alarm=false_alarm,
+            confidence=confidence,
             n_neighbors=n_neighbors,
             regularization=regularization,
             scoring=scoring,

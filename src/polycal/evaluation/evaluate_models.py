@@ -15,7 +15,7 @@ from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
 from ..calibration.fitted_model import Answer
 from ..estimators import BaseCalibrator
-from .model_scores import ModelScores, from_answer, of_parent, predictions
+from .model_scores import ModelScores, ask, from_answer, of_parent, predictions
 from .result import INSIDE, TITLES, Evaluation, Figure
 
 N_BINS, LEVEL, N_ROUNDS = 20, 0.95, 200
@@ -89,7 +89,7 @@ def evaluate(
     """
     validation.share(level=level)
     validation.count(n_rounds=n_rounds, n_bins=n_bins)
-    named, outside = _name_models(models), _name_rows(ood)
+    named, outside = _name_models(models), name_rows(ood)
     classes = _shared_classes(named)
     codes = validation.class_columns(y, classes)
     weight = validation.check_weights(sample_weight, len(codes))
@@ -111,8 +111,8 @@ def evaluate_with_parent(
     """``evaluate`` of a polycal model and its parent, with one pass over the rows for both."""
     codes = validation.class_columns(y, model.classes_)
     prior = np.bincount(codes, minlength=len(model.classes_)) / len(codes)
-    outside = {name: model.answer(rows) for name, rows in _name_rows(ood).items()}
-    return compare_with_parent(model.answer(X), codes, outside, prior, random_state)
+    outside = {name: ask(model, rows) for name, rows in name_rows(ood).items()}
+    return compare_with_parent(ask(model, X), codes, outside, prior, random_state)
 
 
 def compare_with_parent(
@@ -125,9 +125,10 @@ def compare_with_parent(
     """Figures of a polycal model and of its parent, from answers of the model."""
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
     scores = []
-    for name, ask in (("polycal", from_answer), ("parent", of_parent)):
-        out = {rows: ask(name, other) for rows, other in outside.items()}
-        scores.append(ModelScores.from_predictions(name, ask(name, answer), codes, out, prior))
+    for name, of_model in (("polycal", from_answer), ("parent", of_parent)):
+        out = {rows: of_model(name, other) for rows, other in outside.items()}
+        inside = of_model(name, answer)
+        scores.append(ModelScores.from_predictions(name, inside, codes, out, prior))
     return summarize(scores, codes, np.ones(len(codes)), N_BINS, LEVEL, N_ROUNDS, rng)
 
 
@@ -214,7 +215,8 @@ def _name_models(models: Any) -> dict[str, Any]:
     return named
 
 
-def _name_rows(ood: Any) -> dict[str, Any]:
+def name_rows(ood: Any) -> dict[str, Any]:
+    """Sets of out-of-distribution rows by name, each with at least one row."""
     if ood is None:
         return {}
     named = dict(ood) if isinstance(ood, Mapping) else {"out of distribution": ood}

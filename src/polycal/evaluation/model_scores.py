@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,8 +107,8 @@ class ModelScores:
 
 
 def predictions(name: str, model: Any, X: Any, n_classes: int) -> Predictions:
-    """Predictions of a classifier for some rows; of a polycal model, from one pass."""
-    answer = model.answer(X) if _is_plain(model) else None
+    """Ask a classifier about some rows; a polycal model once for everything."""
+    answer = ask(model, X) if isinstance(model, BaseCalibrator) else None
     proba = model.predict_proba(X) if answer is None else answer.probabilities
     P = check_probabilities(proba, f"predict_proba of {name!r}")
     if P.shape[1] != n_classes:
@@ -126,6 +126,19 @@ def predictions(name: str, model: Any, X: Any, n_classes: int) -> Predictions:
     return Predictions(P, scores, None)
 
 
+def ask(model: BaseCalibrator, X: Any) -> Answer:
+    """The answer of a polycal model, with what its methods say where a subclass overrides them."""
+    answer = model.answer(X)
+    if _is_plain(model):
+        return answer
+    return replace(
+        answer,
+        probabilities=np.asarray(model.predict_proba(X)),
+        log_f=np.asarray(model.score_samples(X)),
+        alpha=np.asarray(model.in_distribution(X)),
+    )
+
+
 def from_answer(name: str, answer: Answer) -> Predictions:
     """Predictions of a polycal model, from its answer."""
     P = check_probabilities(answer.probabilities, f"predict_proba of {name!r}")
@@ -139,9 +152,9 @@ def of_parent(name: str, answer: Answer) -> Predictions:
     return Predictions(P, P.max(axis=1), None)
 
 
-def _is_plain(model: Any) -> bool:
-    """Whether ``answer`` equals the other methods: no subclass or instance overrides them."""
-    return isinstance(model, BaseCalibrator) and all(
+def _is_plain(model: BaseCalibrator) -> bool:
+    """Whether ``answer`` gives what the public methods would: none of them is overridden."""
+    return all(
         getattr(type(model), name) is getattr(BaseCalibrator, name) and name not in vars(model)
-        for name in ("answer", "predict_proba", "score_samples", "in_distribution")
+        for name in ("predict_proba", "score_samples", "in_distribution")
     )

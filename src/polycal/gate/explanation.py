@@ -30,6 +30,8 @@ class Explanation:
         otherwise "in distribution".
     levels : tuple of float
         ``false_alarm`` of the model, and five times as much (at most 1/2).
+    guarantee : str
+        What is promised about the share of new in-distribution rows that are called "out".
     thresholds : tuple of float
         The scores that at most these two shares of new in-distribution rows fall below.
     score : ndarray of shape (n_samples,)
@@ -61,6 +63,7 @@ class Explanation:
 
     verdict: Array
     levels: tuple[float, float]
+    guarantee: str
     thresholds: tuple[float, float]
     score: Floats
     p_value: Floats
@@ -97,11 +100,12 @@ class Explanation:
         levels = (false_alarm, max(false_alarm, min(EDGE_ALARMS * false_alarm, 0.5)))
         thresholds = (scores.floor(levels[0]), scores.floor(levels[1]))
         # -inf is out, whatever the threshold: the row has no symbol in common with any polytope.
-        outside = (log_f < thresholds[0]) | np.isneginf(log_f)
-        verdict = np.where(outside, OUTSIDE, np.where(log_f < thresholds[1], EDGE, INSIDE))
+        outside, edge = (scores.is_below(log_f, threshold) for threshold in thresholds)
+        verdict = np.where(outside, OUTSIDE, np.where(edge, EDGE, INSIDE))
         return cls(
             verdict=verdict,
             levels=levels,
+            guarantee=scores.guarantee(false_alarm),
             thresholds=thresholds,
             score=log_f,
             p_value=scores.p_value(log_f),

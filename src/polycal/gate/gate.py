@@ -27,6 +27,8 @@ class GateInput:
     density: Density
     energy: Floats | None = None  # of each row's logits, where the parent gives it
     n_jobs: int | None = None
+    # subtracted from mean log K, where that of other rows is lower for a reason of its own
+    log_similarity_excess: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,7 @@ def neighbourhood(rows: GateInput, by_similarity: bool = True) -> tuple[Floats, 
     log_kernel = np.where(counts, log_kernel, -np.inf)
     log_similarity = np.log(np.where(counts, near.similarity, 1.0)).sum(axis=1)
     log_similarity /= np.maximum(counts.sum(axis=1), 1)
+    log_similarity -= rows.log_similarity_excess
     return np.logaddexp.reduce(log_kernel, axis=1), log_similarity
 
 

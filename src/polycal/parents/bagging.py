@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from .._utils.arrays import Array, Floats
+from .._utils.arrays import Array, Floats, Ints
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
 from .base import Adapter, out_of_bag_reading
@@ -31,7 +31,7 @@ class BaggingAdapter(Adapter):
     def has_out_of_bag(self) -> bool:
         return bool(self.estimator.bootstrap)
 
-    def out_of_bag(self, reading: Reading) -> tuple[Reading, Floats]:
+    def out_of_bag(self, reading: Reading, groups: Ints | None = None) -> tuple[Reading, Floats]:
         n_classes = reading.proba.shape[1]
         trees = self.estimator.estimators_
 
@@ -41,7 +41,7 @@ class BaggingAdapter(Adapter):
             proba[:, trees[tree].classes_.astype(int)] = trees[tree].tree_.value[leaves, 0, :]
             return proba
 
-        return out_of_bag_reading(reading, self.estimator, votes)
+        return out_of_bag_reading(reading, self.estimator, votes, groups)
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         values = numbers_of(X)

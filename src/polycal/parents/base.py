@@ -234,13 +234,16 @@ class Adapter(ABC):
     def read(self, X: Any, verbose: int = 0) -> Reading:
         """Activation modes and probabilities of the rows, and the classifier's own input."""
 
-    def out_of_bag(self, reading: Reading) -> tuple[Reading, Floats]:
+    def out_of_bag(self, reading: Reading, groups: Ints | None = None) -> tuple[Reading, Floats]:
         """The training rows, each read by the trees that were not fitted on it.
 
         Parameters
         ----------
         reading : Reading
             The training rows, read by all trees.
+        groups : ndarray of shape (n_samples,), default=None
+            Group of each row, from 0 on. A tree that was fitted on a row of the group does not
+            count as one that was not fitted on the others.
 
         Returns
         -------
@@ -289,7 +292,10 @@ def _package(cls: type) -> str:
 
 
 def out_of_bag_reading(
-    reading: Reading, estimator: Any, votes: Callable[[int, Array], Array]
+    reading: Reading,
+    estimator: Any,
+    votes: Callable[[int, Array], Array],
+    groups: Ints | None = None,
 ) -> tuple[Reading, Floats]:
     """``Adapter.out_of_bag`` of an ensemble.
 
@@ -299,6 +305,10 @@ def out_of_bag_reading(
     out = np.ones(leaves.shape, dtype=bool)  # (n_samples, n_trees)
     for tree, samples in enumerate(estimator.estimators_samples_):
         out[samples, tree] = False
+    if groups is not None:
+        order = np.argsort(groups, kind="stable")
+        first = np.searchsorted(groups[order], np.arange(groups.max() + 1))
+        out = np.logical_and.reduceat(out[order], first, axis=0)[groups]
     proba = np.zeros_like(reading.proba)
     for tree in range(leaves.shape[1]):
         rows = out[:, tree]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from .._utils.arrays import Array, Floats
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.blocks import map_blocks
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
@@ -57,14 +57,14 @@ class ForestAdapter(Adapter):
     def has_out_of_bag(self) -> bool:
         return bool(getattr(self.estimator, "bootstrap", False))
 
-    def out_of_bag(self, reading: Reading) -> tuple[Reading, Floats]:
+    def out_of_bag(self, reading: Reading, groups: Ints | None = None) -> tuple[Reading, Floats]:
         start, value = self._packed.start, self._packed.value
 
         def votes(tree: int, leaves: Array) -> Array:
             tree_votes: Array = value[start[tree] + leaves]
             return tree_votes
 
-        return out_of_bag_reading(reading, self.estimator, votes)
+        return out_of_bag_reading(reading, self.estimator, votes, groups)
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         numbers = numbers_of(X)

@@ -87,8 +87,8 @@ class PipelineAdapter(Adapter):
         # Subclasses of Pipeline may resample the rows before the last step.
         return type(self.estimator) is Pipeline and self._last.has_out_of_bag
 
-    def out_of_bag(self, reading: Reading) -> tuple[Reading, Floats]:
-        return self._last.out_of_bag(reading)
+    def out_of_bag(self, reading: Reading, groups: Ints | None = None) -> tuple[Reading, Floats]:
+        return self._last.out_of_bag(reading, groups)
 
     def feature_names(self, features: Any, given: Array | None) -> list[str]:
         if len(self.estimator.steps) > 1 and not hasattr(features, "columns"):

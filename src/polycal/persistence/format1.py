@@ -52,7 +52,7 @@ def convert_state(state: Any, arrays: dict[str, Array]) -> dict[str, Any]:
         "reference": _reference(rows, settings, posterior, arrays),
         "posterior": _posterior(posterior, settings),
         "gate": _gate(gate, settings),
-        "scores": _typed("CalibrationScores", scores),
+        "scores": _typed("CalibrationScores", scores) | {"new_weight": None, "confidence": None},
         "false_alarm": level,
         "plan": plan,
     }
@@ -79,6 +79,7 @@ def _reference(
         "n_neighbors": 1 if gaussian else settings["n_neighbors"],
         "fill": gaussian or settings["posterior"] == "kernel",
         "euclidean": settings["distance"] == "euclidean",
+        "n_views": 1,
     }
 
 

@@ -15,7 +15,7 @@ from ..calibration.fitted_model import Answer
 from ..core.execution import Execution
 from ..core.table import column_values, find_categories, is_missing, number_columns, number_values
 from ..estimators import BaseCalibrator
-from ..evaluation import INSIDE, Evaluation, compare_with_parent
+from ..evaluation import INSIDE, Evaluation, ask, compare_with_parent, name_rows
 from ..gate.explanation import Explanation
 from ..plotting import DistanceDisplay, ReliabilityDisplay, TrustDisplay
 from ..simulations import sample_sphere
@@ -68,8 +68,9 @@ class Findings:
         cls, model: BaseCalibrator, X: Any, y: ArrayLike, X_ood: Any, max_rows: int, seed: int
     ) -> Findings:
         codes = validation.class_columns(y, model.classes_)
-        answer = model.answer(X)
-        outside = {} if X_ood is None else {OOD: model.answer(X_ood)}
+        named = name_rows(None if X_ood is None else {OOD: X_ood})
+        outside = {name: ask(model, rows) for name, rows in named.items()}
+        answer = ask(model, X)
         prior = validation.check_prior(model.priors_, model.classes_)
         evaluation = compare_with_parent(answer, codes, outside, prior, seed)
         rng = np.random.default_rng(seed)
@@ -127,6 +128,7 @@ def model_facts(model: BaseCalibrator) -> dict[str, str]:
             str(parameters[name]) for name in ("posterior", "gate", "bandwidth")
         ),
         "false alarms allowed": f"{model.false_alarm_:.2%}",
+        "guarantee": model.model_.scores.guarantee(model.false_alarm_),
         "log floor": f"{model.log_floor_:.4g}",
         "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
         "class priors": ", ".join(
@@ -259,7 +261,7 @@ def _distance(X: Any, model: BaseCalibrator, seed: int) -> DistanceDisplay | str
     points = center + scale * np.concatenate(spheres)
     moved = _moved(X, columns, points, rng.randint(len(values), size=len(points)))
     try:
-        answer = model.answer(moved)
+        answer = ask(model, moved)
     except Exception as error:  # for example of an encoder; each library has its own type
         return f"The model refuses rows with other numbers: {error}"
     tables = {"polycal": answer.probabilities, "parent": answer.reading.proba}
