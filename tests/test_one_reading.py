@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.frozen import FrozenEstimator
@@ -14,6 +13,8 @@ from polycal import PAPER, GeodesicCalibrator, evaluate, report
 from polycal.evaluation import evaluate_with_parent
 from polycal.parents.forest import ForestAdapter
 from tests.toys.models import small_forest, small_network
+
+pd = pytest.importorskip("pandas")
 
 MODELS = {
     "forest": (small_forest, {}),
