@@ -120,7 +120,7 @@ class GeodesicCalibrator(BaseCalibrator):
         are the weights of log p, -log(1 - p) and p.
     n_features_in_ : int
         Number of features, when X is a table.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Column names, when X has column names that are all strings.
 
     Notes

@@ -86,7 +86,7 @@ class KernelDensityForest(BaseCalibrator):
         Weights of the parent and of the votes in the pool.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Column names, when X has column names that are all strings.
 
     Notes

@@ -93,7 +93,7 @@ class KernelDensityNetwork(BaseCalibrator):
         Number of epochs that the network was trained for.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Column names, when X has column names that are all strings.
 
     Notes
