@@ -201,3 +201,15 @@ def test_k_of_nearest(fitted, blobs):
         fitted.nearest(blobs[0][:2], k=10_000)
     with pytest.raises(ValueError, match="k must be an integer"):
         fitted.nearest(blobs[0][:2], k=0)
+
+
+def test_an_answer_of_another_kind_is_not_explained(iris):
+    X, y = iris
+    model = KernelDensityForest(20, random_state=0).fit(X, y)
+    other = KernelDensityForest(30, random_state=0).fit(X, y)
+    with pytest.raises(NotFittedError):
+        KernelDensityForest(20).explain_answer(model.answer(X))
+    with pytest.raises(TypeError, match=r"what model\.answer\(X\) returns; got ndarray"):
+        model.explain_answer(X)
+    with pytest.raises(ValueError, match="that of another model"):
+        model.explain_answer(other.answer(X))

@@ -85,3 +85,25 @@ def test_images():
     model = GeodesicCalibrator(net).fit(flat[:40], label[:40], X_cal=flat[40:], y_cal=label[40:])
     display = Findings.of(model, flat, label, None, 5, 0).distance
     assert display.confidence["polycal"][-1] == pytest.approx(model.priors_.max(), abs=0.01)
+
+
+def test_methods_that_a_subclass_overrides_are_reported(wine):
+    _, X, y, _ = wine
+
+    class Shy(KernelDensityForest):
+        def predict_proba(self, X):
+            return 0.5 * super().predict_proba(X) + 0.5 / 3
+
+    plain = KernelDensityForest(30, random_state=0).fit(X[::2], y[::2])
+    shy = Shy(30, random_state=0).fit(X[::2], y[::2])
+    found = [Findings.of(model, X[1::2], y[1::2], None, 5, 0) for model in (plain, shy)]
+    np.testing.assert_allclose(found[1].sets[0].proba, 0.5 * found[0].sets[0].proba + 0.5 / 3)
+    assert found[1].figure("polycal", "log_loss") != found[0].figure("polycal", "log_loss")
+    assert found[1].figure("parent", "log_loss") == found[0].figure("parent", "log_loss")
+
+
+def test_empty_rows_out_of_distribution_are_an_error(wine):
+    _, X, y, _ = wine
+    model = KernelDensityForest(30, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="OOD rows 'OOD' are empty"):
+        Findings.of(model, X, y, X[:0], 5, 0)
