@@ -170,7 +170,9 @@ def test_confidence_is_that_of_one_model(n):
 def test_the_guarantee_is_said(iris):
     X, y = iris
     model = GeodesicCalibrator(forest(30)(0), random_state=0).fit(X, y)
-    assert "on average over models" in model.explain(X[:1]).guarantee
+    assert "on average over models; approximately" in model.explain(X[:1]).guarantee
+    exact = GeodesicCalibrator(forest(30)(0), false_alarm=0.1, calibration="holdout")
+    assert exact.fit(X, y).explain(X[:1]).guarantee.endswith("on average over models")
     few = GeodesicCalibrator(forest(30)(0), calibration="holdout", random_state=0).fit(X, y)
     assert few.explain(X[:1]).guarantee.startswith("none: 45 independent calibration rows")
     sure = GeodesicCalibrator(forest(30)(0), confidence=0.95, false_alarm=0.1, random_state=0)

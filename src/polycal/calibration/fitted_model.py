@@ -23,6 +23,8 @@ from ..posterior.votes import PolytopeVotes, QueryVotes
 from .reference_set import ReferenceSet
 
 PLANS = ("given", "holdout", "oob", "cv")
+# The model that is calibrated is the one that answers.
+EXACT_PLANS = PLANS[:2]
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,7 @@ class FittedModel:
     def score(self, X: Any, execution: Execution) -> Floats:
         """log f of each row; the posterior is not computed."""
         reading, features = self.read(X, execution)
-        k, fill = self.reference.n_neighbors, self.reference.fill
-        neighbours = self._nearest(reading, features, k, fill, execution)
-        return self._log_f(reading, features, neighbours, execution)
+        return self._log_f(reading, features, None, execution)
 
     def read(self, X: Any, execution: Execution) -> tuple[Reading, Floats]:
         """What the parent computes for the rows, and their features, encoded."""
@@ -158,6 +158,7 @@ class FittedModel:
             answer.log_f,
             self.scores,
             self.false_alarm,
+            guarantee=self.guarantee,
             weight=answer.alpha,
             similarity=similarity[:, 0],
             polytope=nearest,
@@ -186,24 +187,40 @@ class FittedModel:
         return self.reference.index.nearest(reading.modes, features, search, execution)
 
     def _log_f(
-        self, reading: Reading, features: Floats, neighbours: Neighbours, execution: Execution
+        self,
+        reading: Reading,
+        features: Floats,
+        neighbours: Neighbours | None,
+        execution: Execution,
     ) -> Floats:
-        """log f of each row; with views of the trees, the mean over the views."""
+        """log f of each row; with views of the trees, the mean over the views.
+
+        ``neighbours`` are those by all trees, if they are known already.
+        """
         reference, n_jobs = self.reference, execution.n_jobs
-        density = reference.density
-        views = [neighbours]
+        density, k, fill = reference.density, reference.n_neighbors, reference.fill
         if reference.views:
-            search = Search(density, reference.n_neighbors, reference.fill)
+            search = Search(density, k, fill)
             views = [
                 view.index.nearest(reading.modes.columns(view.trees), features, search, execution)
                 for view in reference.views
             ]
+        else:
+            views = [neighbours or self._nearest(reading, features, k, fill, execution)]
         scores = [
             self.gate.log_f(GateInput(features, near, density, reading.energy, n_jobs))
             for near in views
         ]
         log_f: Floats = np.mean(scores, axis=0) if len(scores) > 1 else scores[0]
         return log_f
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised about the share of new in-distribution rows that are called "out"."""
+        promised = self.scores.guarantee(self.false_alarm)
+        if self.plan in EXACT_PLANS or promised.startswith("none"):
+            return promised
+        return f"{promised}; approximately, since stand-ins for the model were calibrated"
 
     def contradictions(self) -> Iterator[str]:
         """What does not fit together, in a model from a file."""

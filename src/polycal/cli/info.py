@@ -30,7 +30,7 @@ def facts_for_machines(model: Any, path: Path) -> dict[str, Any]:
         "calibration_rows": len(model.model_.scores.log_f),
         **{name: settings[name] for name in ("posterior", "gate", "bandwidth")},
         "false_alarm": float(model.false_alarm_),
-        "guarantee": model.model_.scores.guarantee(model.false_alarm_),
+        "guarantee": model.model_.guarantee,
         "log_floor": float(model.log_floor_),
         "gamma": None if model.gamma_ is None else float(model.gamma_),
         "priors": dict(priors),

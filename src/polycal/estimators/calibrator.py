@@ -64,7 +64,8 @@ class GeodesicCalibrator(BaseCalibrator):
         - "holdout": the parent is fitted without a share ``calibration_size`` of the rows,
           drawn class by class. One fit.
         - "oob" (forest or bagging with bootstrap): the parent is fitted on all rows, and each row
-          is calibrated by the trees that were fitted without it. One fit. It refuses groups.
+          is calibrated by the trees that were fitted without it. One fit. A tree that was fitted
+          on a row of a group does not count as fitted without the others.
         - "cv": cross-fitting. Each of five stratified folds is calibrated by a parent that is
           fitted on the other four, and one final parent is fitted on all rows. Six fits.
         - An integer: cross-fitting with this number of stratified folds.
@@ -72,9 +73,9 @@ class GeodesicCalibrator(BaseCalibrator):
           ``split(X, y, groups)``. Each training part must hold every class; rows may be in
           several test parts or in none.
         - "auto": "holdout" for a parent that is fitted already; "oob" for a bootstrap forest of
-          at least 20 trees, where ``fit`` gets neither weights nor groups and the forest has no
-          class weights (rows of large weight are in nearly every bootstrap sample, so few trees
-          are left to calibrate them); "cv" otherwise.
+          at least 20 trees, where ``fit`` gets no weights, the forest has no class weights and few
+          rows have copies or a group (rows of large weight or of large groups are in nearly every
+          bootstrap sample, so few trees are left to calibrate them); "cv" otherwise.
     calibration_size : float, default=0.3
         Share of the rows that "holdout" calibrates on.
     prior : array-like of shape (n_classes,), default=None

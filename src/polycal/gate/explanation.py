@@ -105,7 +105,6 @@ class Explanation:
         return cls(
             verdict=verdict,
             levels=levels,
-            guarantee=scores.guarantee(false_alarm),
             thresholds=thresholds,
             score=log_f,
             p_value=scores.p_value(log_f),

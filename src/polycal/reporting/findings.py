@@ -128,7 +128,7 @@ def model_facts(model: BaseCalibrator) -> dict[str, str]:
             str(parameters[name]) for name in ("posterior", "gate", "bandwidth")
         ),
         "false alarms allowed": f"{model.false_alarm_:.2%}",
-        "guarantee": model.model_.scores.guarantee(model.false_alarm_),
+        "guarantee": model.model_.guarantee,
         "log floor": f"{model.log_floor_:.4g}",
         "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
         "class priors": ", ".join(
