@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -94,6 +95,19 @@ def test_copies_are_told_from_coincidences():
     copied = find_copies(np.r_[words, words[:2]])
     assert copied[60] == copied[0]
     assert len(np.unique(copied)) == 60
+
+
+@pytest.mark.parametrize("plan", ["auto", "oob", "cv", "holdout", StratifiedKFold(3)])
+def test_a_table_of_two_different_rows(plan):
+    """Twenty columns that say the same: equal rows are no copies, and a splitter decides alone."""
+    rng = np.random.default_rng(7)
+    X = np.repeat(rng.integers(0, 2, 100)[:, None], 20, axis=1).astype(float)
+    y = (X[:, 0] + rng.normal(size=100) > 0.5).astype(int)
+    model = GeodesicCalibrator(forest(30)(0), calibration=plan, random_state=0).fit(X, y)
+    P = model.predict_proba(X)
+    assert np.isfinite(P).all()
+    assert (model.explain(X).verdict == "out").mean() <= 0.05
+    assert (P.argmax(axis=1) == X[:, 0]).mean() > 0.9
 
 
 @pytest.mark.parametrize("plan", ["oob", "cv", "holdout"])

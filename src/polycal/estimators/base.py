@@ -17,7 +17,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._utils import validation
-from .._utils.arrays import Array, Floats
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import n_rows_of
 from ..calibration.fit import Options, fit_model
 from ..calibration.fitted_model import Answer
@@ -27,6 +27,8 @@ from ..core.table import check_table, find_categories, find_copies
 from ..parents import Adapter
 from .inspection import Inspection
 
+# Groups of copies that every class must have.
+LEAST_GROUPS = 10
 PAPER = {"posterior": "kernel", "gate": "gaussian", "bandwidth": "polytope", "scoring": "ece"}
 
 
@@ -292,7 +294,9 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 "y must hold at least 2 classes in rows of positive weight; it holds one class, "
                 f"{classes.tolist()}. Give rows of every class."
             )
-        groups = find_copies(X) if groups is None else validation.check_groups(groups, len(y))
+        groups = validation.check_groups(groups, len(y))
+        if groups is None and isinstance(self.calibration, (str, Integral)):
+            groups = _groups_of_copies(X, y)  # a splitter of the user's own has the last word
         if (weight == 0).any() and not isinstance(self.calibration, (str, Integral)):
             raise ValueError(
                 "sample_weight is 0 for some rows, which are left out, so the splitter given as "
@@ -371,6 +375,18 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 check_table(X, categories, missing, parent.takes_categories)
             raise
         return X if framed else values, y
+
+
+def _groups_of_copies(X: Any, y: Array) -> Ints | None:
+    """Copies as groups, unless a class would have too few groups to be on both sides of a split.
+
+    Equal rows in so few groups are no copies but the cells of a table with few different rows.
+    """
+    groups = find_copies(X)
+    if groups is None:
+        return None
+    enough = all(len(np.unique(groups[y == label])) >= LEAST_GROUPS for label in np.unique(y))
+    return groups if enough else None
 
 
 def _check_labels(y: Any, X: Any, reading: Reading | None, in_order: bool) -> Array:
