@@ -6,10 +6,14 @@ import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
+from polycal import GeodesicCalibrator
 from polycal.metrics import expected_calibration_error, ood_calibration_error
 from polycal.simulations import sample_sphere
 
@@ -30,14 +34,16 @@ def find_sets(folder: Path, only: Path | None) -> list[Path]:
     return [folder / name for name in names]
 
 
-def load(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def load(
+    path: Path, rng: np.random.Generator, max_rows: int | None = MAX_ROWS
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows without NaN, at most 10,000, scaled to [0, 1] and then by the largest l2 norm."""
     with np.load(path, allow_pickle=False) as data:
         X, y = data["X"].astype(float), data["y"]
     whole = ~np.isnan(X).any(axis=1)
     X, y = X[whole], np.unique(y[whole], return_inverse=True)[1]
-    if len(X) > MAX_ROWS:
-        chosen = rng.choice(len(X), MAX_ROWS, replace=False)
+    if max_rows is not None and len(X) > max_rows:
+        chosen = rng.choice(len(X), max_rows, replace=False)
         X, y = X[chosen], y[chosen]
     low, high = X.min(axis=0), X.max(axis=0)
     X = (X - low) / np.where(high > low, high - low, 1.0)
@@ -65,16 +71,46 @@ def spheres(n_features: int, seed: int) -> np.ndarray:
     return np.concatenate(rows)
 
 
-def measure(P: np.ndarray, y: np.ndarray, P_ood: np.ndarray, priors: np.ndarray) -> dict:
-    """The figures of one method on test rows and on out-of-distribution rows."""
+def shuffled(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The rows with each column permuted on its own: near, but out of distribution."""
+    return np.stack([rng.permutation(column) for column in X.T], axis=1)
+
+
+def row_losses(P: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Log-loss of each row."""
+    return -np.log(np.maximum(P[np.arange(len(y)), y], SMALLEST))
+
+
+def scores(P: np.ndarray, y: np.ndarray) -> dict:
+    """The figures of one method on test rows."""
     one_hot = np.eye(P.shape[1])[y]
     return {
         "error": float((P.argmax(axis=1) != y).mean()),
         "ece": expected_calibration_error(y, P),
-        "log_loss": float(-np.log(np.maximum(P[np.arange(len(y)), y], SMALLEST)).mean()),
+        "log_loss": float(row_losses(P, y).mean()),
         "brier": float(((P - one_hot) ** 2).sum(axis=1).mean()),
-        "oce": ood_calibration_error(P_ood, priors),
     }
+
+
+def measure(P: np.ndarray, y: np.ndarray, P_ood: np.ndarray, priors: np.ndarray) -> dict:
+    """The figures of one method on test rows and on out-of-distribution rows."""
+    return scores(P, y) | {"oce": ood_calibration_error(P_ood, priors)}
+
+
+def fit_beside(parent: Any, rows: tuple, plan: str, seed: int) -> tuple[Any, GeodesicCalibrator]:
+    """The plain parent, and polycal with its defaults, for X_fit, y_fit, X_cal and y_cal.
+
+    With the plan "holdout" both are one parent that was fitted on X_fit, and polycal calibrates it
+    on X_cal. With "auto" the plain parent and polycal both get all rows.
+    """
+    X_fit, y_fit, X_cal, y_cal = rows
+    if plan == "holdout":
+        plain = clone(parent).fit(X_fit, y_fit)
+        model = GeodesicCalibrator(FrozenEstimator(plain), random_state=seed)
+        return plain, model.fit(X_fit, y_fit, X_cal=X_cal, y_cal=y_cal)
+    X, y = np.concatenate([X_fit, X_cal]), np.concatenate([y_fit, y_cal])
+    model = GeodesicCalibrator(parent, calibration=plan, random_state=seed)
+    return clone(parent).fit(X, y), model.fit(X, y)
 
 
 def versions(*packages: str) -> dict[str, str]:

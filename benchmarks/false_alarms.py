@@ -13,20 +13,18 @@ to OUT.csv one by one, and a second start goes on where the first one stopped.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import os
-import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from _protocol import versions
-from joblib import Parallel, delayed
+from _record import ONLY, chosen, commit, run_cells
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -35,7 +33,6 @@ from sklearn.ensemble import (
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tqdm import tqdm
 
 from polycal import GeodesicCalibrator
 
@@ -164,13 +161,6 @@ def run(cell: Cell, repetitions: int) -> list[dict[str, Any]]:
     return rows or [dict.fromkeys(COLUMNS, "") | cell._asdict() | {"seconds": seconds}]
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def broken(row: dict[str, Any]) -> bool:
     """Above the level by more than three standard errors."""
     if row["share"] == "":
@@ -211,35 +201,27 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="up to 1000 rows and 100 features")
-    parser.add_argument("--only", default="", help="words that a cell must hold, as 'oob,normal'")
+    parser.add_argument("--only", default="", help=ONLY)
     args = parser.parse_args()
-    words = [word for word in args.only.split(",") if word]
-    done = {(r["parent"], r["plan"], r["n"], r["data"]) for r in read(args.out)}
     cells = []
     for parent, plans in PLANS.items():
         for plan, n, data in product(plans, SIZES, DATA):
             cell = Cell(parent, plan, n, data)
             small = n <= 1000 and data != "normal400"
-            wanted = (small or not args.quick) and all(w in map(str, cell) for w in words)
-            if wanted and fitting(cell) and tuple(map(str, cell)) not in done:
+            if (small or not args.quick) and fitting(cell):
                 cells.append(cell)
     cells.sort(key=lambda cell: cell.n)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    fresh = not args.out.exists()
-    with args.out.open("a", newline="") as file, tqdm(total=len(cells), unit="cell") as bar:
-        writer = csv.DictWriter(file, COLUMNS)
-        if fresh:
-            writer.writeheader()
-        work = (delayed(run)(cell, args.repetitions) for cell in cells)
-        for rows in Parallel(args.jobs, return_as="generator_unordered")(work):
-            writer.writerows(rows)
-            file.flush()
-            bar.update()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    rows = run_cells(
+        partial(run, repetitions=args.repetitions),
+        chosen(cells, args.only),
+        args.out,
+        COLUMNS,
+        args.jobs,
+        {"repetitions": args.repetitions, "seeds": list(range(args.repetitions))},
+        ["lightgbm"],
     )
-    print(json.dumps(summary(read(args.out)) | {"commit": commit.stdout.strip()}, indent=2))
-    sys.exit(any(broken(row) for row in read(args.out)))
+    print(json.dumps(summary(rows) | {"commit": commit()}, indent=2))
+    sys.exit(any(broken(row) for row in rows))
 
 
 if __name__ == "__main__":

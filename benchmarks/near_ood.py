@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from _parents import make_parent
-from _protocol import MAX_TEST, find_sets, load, split, versions
+from _protocol import MAX_TEST, find_sets, load, shuffled, split, versions
 from sklearn.ensemble import IsolationForest
 from sklearn.frozen import FrozenEstimator
 from sklearn.neighbors import NearestNeighbors
@@ -53,7 +53,7 @@ def run(X: np.ndarray, y: np.ndarray, X_ood: np.ndarray | None, seed: int, jobs:
     X_fit, y_fit, X_cal, y_cal, X_test, _ = split(X, y, seed)
     rng = np.random.default_rng(seed)
     if X_ood is None:
-        X_ood = np.stack([rng.permutation(column) for column in X_test.T], axis=1)
+        X_ood = shuffled(X_test, rng)
     X_ood = X_ood[rng.permutation(len(X_ood))[:MAX_TEST]]
     scores = scorers(X_fit, y_fit, X_cal, y_cal, seed, jobs)
     return {name: auroc(score(X_test), score(X_ood)) for name, score in scores.items()}
