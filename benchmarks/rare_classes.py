@@ -156,10 +156,10 @@ def _ratio(rows: list[dict[str, str]], before: list[dict[str, str]]) -> float:
 
 
 def missed(line: Row) -> list[str]:
-    """The targets that a group misses. One seed has no error, and misses no target by chance."""
+    """The targets that a group misses; one seed alone says nothing about average precision."""
     mean, error = line["ap difference"]
     found = []
-    if mean < -2 * np.nan_to_num(error):
+    if mean < -2 * error:
         found.append("average precision below the parent's")
     if line["rare_out"][0] > RARE_OUT:
         found.append("rare rows out")
