@@ -135,7 +135,7 @@ def repeat(cell: Cell, seed: int) -> list[tuple[float, str, float]]:
     n_calibration = len(scores.log_f)
     held = 0.3 if cell.plan == "holdout" else 1.0
     for level in LEVELS:
-        out = (log_f < scores.floor(level)) | np.isneginf(log_f)
+        out = scores.is_below(log_f, scores.verdict_floor(level))
         if n_calibration + 1 >= 1 / level:  # below that no floor can keep the bound
             found.append((level, "all", float(out.mean())))
         for code in np.unique(y):

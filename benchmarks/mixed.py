@@ -116,7 +116,7 @@ def run_set(path: Path, parent_name: str, seed: int) -> dict:
         together = np.concatenate(list(apart.values()))
         found[name] = {kind: round(auroc(inside, rows), 4) for kind, rows in apart.items()}
         found[name]["together"] = round(auroc(inside, together), 4)
-    alarms = ours.score_samples(X_test) < ours.log_floor_
+    alarms = ours.score_samples(X_test) < ours.out_floor_
     return {"table": table, "auroc": found, "false alarms": float(alarms.mean())}
 
 

@@ -71,7 +71,7 @@ def run_set(path: Path, name: str, seed: int, all_rows: bool) -> dict[str, dict]
         for method, model in models.items()
     }
     ours = models["polycal"]
-    alarms = ours.score_samples(X_test) < ours.log_floor_
+    alarms = ours.score_samples(X_test) < ours.out_floor_
     results["polycal"]["false_alarms"] = float(alarms.mean())
     results["polycal"]["n_test"] = len(X_test)
     return results

@@ -122,7 +122,7 @@ def run(cell: Cell, options: Options, wanted: dict[str, Change] = CHANGES) -> li
             model = _fit(source, problem, change)
             found[key] = problem.figures(model.predict_proba(problem.queries))
             inside = model.score_samples(problem.X_test)
-            found[key]["false alarms"] = float((inside < model.log_floor_).mean())
+            found[key]["false alarms"] = float((inside < model.out_floor_).mean())
             found[key] |= _near("shuffled", model, inside, shuffled)
     rest, outside = without_classes(name, options, seed, n)
     if rest is not None:
@@ -163,7 +163,7 @@ def _fit(source: Any, problem: Problem, change: Change) -> GeodesicCalibrator:
 
 def _near(kind: str, model: GeodesicCalibrator, inside: NDArray, outside: NDArray) -> dict:
     score = model.score_samples(outside)
-    trusted = float((score >= model.log_floor_).mean())
+    trusted = float((score >= model.out_floor_).mean())
     return {f"AUROC {kind}": auroc(inside, score), f"trusted {kind}": trusted}
 
 

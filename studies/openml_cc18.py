@@ -53,7 +53,7 @@ def run(cell: Cell, options: Options) -> list[dict]:
         model = GeodesicCalibrator(source, **setting)
         model.fit(problem.X_fit, problem.y_fit, X_cal=problem.X_cal, y_cal=problem.y_cal)
         found[method] = problem.figures(model.predict_proba(problem.queries))
-        alarms = model.score_samples(problem.X_test) < model.log_floor_
+        alarms = model.score_samples(problem.X_test) < model.out_floor_
         found[method]["false alarms"] = float(alarms.mean())
     return [
         {"method": method, "metric": metric, "value": value}

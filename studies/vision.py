@@ -317,7 +317,7 @@ def run_kdn(
     extra += [
         {"metric": "polytopes", "value": len(model.polytopes_)},
         {"metric": "gamma", "value": model.gamma_},
-        {"metric": "false alarms", "value": float((log_f[names[0]] < model.log_floor_).mean())},
+        {"metric": "false alarms", "value": float((log_f[names[0]] < model.out_floor_).mean())},
     ]
     return P, {"density": log_f, "confidence": confidence}, extra
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,10 +13,16 @@ from .._utils.arrays import Array, Floats, Ints
 from ..core.execution import Execution
 from ..core.reading import LabelledRows
 from ..gate.bandwidth import GeodesicBandwidth, PolytopeBandwidth
-from ..gate.floor import CalibrationScores, affordable_level
-from ..gate.gate import Gate, GaussianGate, GeodesicGate
+from ..gate.floor import (
+    LEVELS,
+    CalibrationScores,
+    affordable_level,
+    cautious_level,
+    mixture_losses,
+)
+from ..gate.gate import GaussianGate, GeodesicGate
 from ..parents import Adapter
-from ..posterior.fit import fit_posterior
+from ..posterior.fit import fit_posterior, refit_through_gate
 from ..posterior.posterior import Posterior
 from ..posterior.votes import PolytopeVotes, QueryVotes
 from .fitted_model import FittedModel
@@ -37,6 +44,9 @@ TREES_FOR_OUT_OF_BAG = 20
 # Share of trees that see none of a row's group, mean over the rows; without groups it is 0.37.
 LEAST_OUT_OF_BAG = 0.3
 
+# The level of alpha's floor, from the log-losses by level, the weights and the verdict's level.
+Caution = Callable[[Callable[[float], Floats], Floats, float], float]
+
 
 @dataclass(frozen=True)
 class Options:
@@ -50,6 +60,7 @@ class Options:
     floor: float | None  # None: from the calibration rows
     confidence: float | None  # that the false-alarm bound holds for this model
     false_alarm: float | None  # None: chosen on the calibration rows
+    caution: Caution  # how the level of alpha's floor is found
     by_ece: bool
     calibration: Any  # "auto", "holdout", "oob", "cv", a number of parts or a splitter
     calibration_size: float
@@ -82,6 +93,7 @@ class Options:
             floor=None if p["floor"] == "auto" else float(p["floor"]),
             false_alarm=None if p["false_alarm"] == "auto" else float(p["false_alarm"]),
             confidence=None if p["confidence"] is None else float(p["confidence"]),
+            caution=_same_level if gate is GaussianGate else _caution(p["caution"]),
             by_ece=p["scoring"] == "ece",
             calibration=p["calibration"],
             calibration_size=p["calibration_size"],
@@ -133,14 +145,44 @@ def fit_model(
     by_similarity = not options.reference.euclidean
     gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
     gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, gate_inputs)
-    scores = CalibrationScores(log_f, weight, _new_weight(folds), options.confidence)
-    level = options.false_alarm
-    if level is None:
-        rows_and_folds = (parent_proba, y, folds, execution)
-        level = _affordable_level(gate, scores, posterior, *rows_and_folds)
-    floor = scores.floor(level) if options.floor is None else options.floor
+    votes = None
+    if posterior.gamma is not None:
+        votes = _votes(folds, np.array([posterior.gamma]), execution)[0]
+
+    def judged(posterior: Posterior) -> tuple[CalibrationScores, Floats]:
+        """Scores of the calibration rows, and pi of their own classes, under their own shares."""
+        known = replace(posterior, prior=posterior.fitted_prior)
+        log_pi = known.log_proba(parent_proba, votes, execution.n_jobs)
+        classes = y if isinstance(gate, GeodesicGate) else None  # the paper has one floor
+        scores = CalibrationScores(
+            gate.lifted(log_f, known.lift(log_pi)),
+            weight,
+            _new_weight(folds),
+            options.confidence,
+            classes,
+        )
+        return scores, np.exp(log_pi[np.arange(len(y)), y])
+
+    def alpha(scores: CalibrationScores, level: float) -> Floats:
+        floor = scores.floor(level) if options.floor is None else options.floor
+        return replace(gate, log_floor=floor).alpha(scores.log_f)
+
+    scores, own = judged(posterior)
+    first_alpha = alpha(scores, options.false_alarm or LEVELS[0])
+    labelled = (parent_proba, votes, y, weight)
+    posterior = refit_through_gate(posterior, *labelled, first_alpha, execution.device)
+    scores, own = judged(posterior)
+
+    def losses(level: float) -> Floats:
+        return mixture_losses(alpha(scores, level), own, posterior.fitted_prior[y])
+
+    level = options.false_alarm or affordable_level(losses, weight)
+    caution = options.caution(losses, weight, level)
+    floor = scores.floor(caution) if options.floor is None else options.floor
     gate = replace(gate, log_floor=floor)
-    return FittedModel(found.parent, reference, posterior, gate, scores, level, found.plan)
+    return FittedModel(
+        found.parent, reference, posterior, gate, scores, level, caution, found.plan
+    )
 
 
 @dataclass(frozen=True)
@@ -243,23 +285,13 @@ def _new_weight(folds: list[CalibrationFold]) -> float | None:
     return float(weight.sum() / len(np.unique(np.concatenate(groups))))
 
 
-def _affordable_level(
-    gate: Gate,
-    scores: CalibrationScores,
-    posterior: Posterior,
-    parent_proba: Floats,
-    y: Ints,
-    folds: list[CalibrationFold],
-    execution: Execution,
-) -> float:
-    """``false_alarm="auto"``, under the class shares of the calibration rows."""
-    votes = None
-    if posterior.gamma is not None:
-        votes = _votes(folds, np.array([posterior.gamma]), execution)[0]
-    held_prior = posterior.fitted_prior
-    log_posterior = replace(posterior, prior=held_prior).log_proba(parent_proba, votes)
+def _caution(caution: Any) -> Caution:
+    """What the parameter ``caution`` means."""
+    if caution == "auto":
+        return cautious_level
+    return lambda losses, weight, level: float(caution)
 
-    def alpha(floor: float) -> Floats:
-        return replace(gate, log_floor=floor).alpha(scores.log_f)
 
-    return affordable_level(alpha, scores, log_posterior, held_prior, y)
+def _same_level(losses: Callable[[float], Floats], weight: Floats, level: float) -> float:
+    """The paper's one floor: that of the verdict is alpha's too."""
+    return level

@@ -103,7 +103,8 @@ class FittedModel:
     posterior: Posterior = saved_part()
     gate: GeodesicGate | GaussianGate = saved_part()
     scores: CalibrationScores = saved_part()
-    false_alarm: float = saved_number(float, above=0.0, below=1.0)
+    false_alarm: float = saved_number(float, above=0.0, below=1.0)  # level of the verdict's floor
+    caution: float = saved_number(float, above=0.0, below=1.0)  # level of alpha's floor
     plan: str = saved_value()  # source of the calibration rows, one of PLANS
 
     def answer(self, X: Any, execution: Execution) -> Answer:
@@ -117,14 +118,10 @@ class FittedModel:
         votes = None if self.posterior.gamma is None else reference.votes.proba(neighbours)
         log_posterior = self.posterior.log_proba(reading.proba, votes, execution.n_jobs)
         log_f = self._log_f(reading, features, neighbours, execution)
+        log_f = self.gate.lifted(log_f, self.posterior.lift(log_posterior))
         alpha = self.gate.alpha(log_f)
         probabilities = mixture(alpha, log_posterior, self.posterior.prior)
         return Answer(reading, features, neighbours, log_f, alpha, log_posterior, probabilities)
-
-    def score(self, X: Any, execution: Execution) -> Floats:
-        """log f of each row; the posterior is not computed."""
-        reading, features = self.read(X, execution)
-        return self._log_f(reading, features, None, execution)
 
     def read(self, X: Any, execution: Execution) -> tuple[Reading, Floats]:
         """What the parent computes for the rows, and their features, encoded."""
@@ -190,12 +187,12 @@ class FittedModel:
         self,
         reading: Reading,
         features: Floats,
-        neighbours: Neighbours | None,
+        neighbours: Neighbours,
         execution: Execution,
     ) -> Floats:
         """log f of each row; with views of the trees, the mean over the views.
 
-        ``neighbours`` are those by all trees, if they are known already.
+        ``neighbours`` are those by all trees.
         """
         reference, n_jobs = self.reference, execution.n_jobs
         density, k, fill = reference.density, reference.n_neighbors, reference.fill
@@ -206,7 +203,7 @@ class FittedModel:
                 for view in reference.views
             ]
         else:
-            views = [neighbours or self._nearest(reading, features, k, fill, execution)]
+            views = [neighbours]
         scores = [
             self.gate.log_f(GateInput(features, near, density, reading.energy, n_jobs))
             for near in views
@@ -226,6 +223,8 @@ class FittedModel:
         """What does not fit together, in a model from a file."""
         if not isinstance(self.plan, str) or self.plan not in PLANS:
             yield "there is no such calibration"
+        if self.scores.y is not None and self.scores.y.max() >= len(self.posterior.prior):
+            yield "a calibration row has no class of the model"
         if self.gate.by_similarity == self.reference.euclidean:
             yield "the gate and the reference set find neighbours in different ways"
         votes, gamma = self.reference.votes, self.posterior.gamma

@@ -45,6 +45,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         gamma: str | float = "auto",
         floor: str | float = "auto",
         false_alarm: str | float = 0.01,
+        caution: str | float = "auto",
         confidence: float | None = None,
         n_neighbors: int = 10,
         regularization: float = 1e-6,
@@ -64,6 +65,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self.gamma = gamma
         self.floor = floor
         self.false_alarm = false_alarm
+        self.caution = caution
         self.confidence = confidence
         self.n_neighbors = n_neighbors
         self.regularization = regularization
@@ -230,8 +232,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             The score log f: the higher, the more in distribution; -inf where no part of the
             parent treats a row like any training row.
         """
-        rows = self._check_query(X)
-        return self.model_.score(rows, self._execution)
+        return self.answer(X).log_f
 
     def in_distribution(self, X: Any) -> Floats:
         """Compute the trust weight alpha of each row.
@@ -247,8 +248,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             Weight of the posterior pi against the prior, from 0 (far from all training data) to
             1 (in distribution).
         """
-        log_f = self.score_samples(X)
-        return self.model_.gate.alpha(log_f)
+        return self.answer(X).alpha
 
     # --------------------------------------------------------------- validation
 
@@ -264,11 +264,14 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         check.one_of(["geodesic", "euclidean"], distance=self.distance)
         check.one_of(["neg_log_loss", "ece"], scoring=self.scoring)
         check.folds(calibration=self.calibration)
-        check.auto_or_number(gamma=self.gamma, floor=self.floor, false_alarm=self.false_alarm)
+        check.auto_or_number(gamma=self.gamma, floor=self.floor)
+        check.auto_or_number(false_alarm=self.false_alarm, caution=self.caution)
         if not isinstance(self.gamma, str):
             check.positive(gamma=self.gamma)
         if not isinstance(self.false_alarm, str):
             check.share(false_alarm=self.false_alarm)
+        if not isinstance(self.caution, str):
+            check.share(caution=self.caution)
         if self.confidence is not None:
             check.share(confidence=self.confidence)
         check.share(calibration_size=self.calibration_size)

@@ -42,14 +42,22 @@ class GeodesicCalibrator(BaseCalibrator):
     gamma : "auto" or float, default="auto"
         Sharpness of the kernel weights K^(gamma log n). "auto" searches a log grid.
     floor : "auto" or float, default="auto"
-        The floor log b that the score log f is compared with. "auto" is the ``false_alarm``
+        The floor log b of alpha, which the score log f is compared with. "auto" is the ``caution``
         quantile of log f on the calibration rows, with its finite-sample rank.
     false_alarm : float or "auto", default=0.01
-        Share of new in-distribution rows that may fall below the floor. "auto" is the highest
+        Share of new in-distribution rows that may be called "out", also of each class that is not
+        rare and has at least 1 / ``false_alarm`` calibration rows. "auto" is the highest
         level from 0.01 to 0.1 whose cost in log-loss on the calibration rows is within one
         standard error.
+    caution : float or "auto", default="auto"
+        Level of the floor of the trust weight alpha: about this share of in-distribution rows
+        falls below it, and is answered by more of the prior than of the posterior. The verdict
+        "out" keeps the floor of ``false_alarm``. "auto" is the highest of seven levels, from
+        ``false_alarm`` down to a hundredth of it, that does not raise the log-loss on the
+        calibration rows; give 0.01 to 0.1 for more protection than is free. With
+        ``gate="gaussian"`` "auto" is ``false_alarm`` (the paper's one floor).
     confidence : float, default=None
-        Confidence that at most ``false_alarm`` of new in-distribution rows fall below the floor of
+        Confidence that at most ``false_alarm`` of new in-distribution rows are called "out" by
         this very model, for example 0.95. None: the bound holds on average over models; the share
         of one model varies around it (with 300 calibration rows, 1 % may be 2 %).
     n_neighbors : int, default=10
@@ -110,12 +118,16 @@ class GeodesicCalibrator(BaseCalibrator):
     gamma_ : float or None
         Sharpness of the votes; None with ``posterior="parent"``, which has no votes.
     log_floor_ : float
-        The floor log b that the score log f is compared with.
+        The floor log b of alpha, which the score log f is compared with.
     calibration_ : str
         Source of the calibration rows: "given" (``X_cal``), "holdout", "oob" or "cv" (also for an
         integer or a splitter).
     false_alarm_ : float
-        False-alarm level of the floor and of the verdicts.
+        False-alarm level of the verdict "out".
+    out_floor_ : float
+        The score below which ``explain`` calls a row "out".
+    caution_ : float
+        Level of alpha's floor ``log_floor_``.
     pool_weights_ : ndarray of shape (2, 3)
         Weights of the parent (first row) and of the votes (second row) in the pool. The columns
         are the weights of log p, -log(1 - p) and p.
@@ -167,6 +179,7 @@ class GeodesicCalibrator(BaseCalibrator):
         gamma: str | float = "auto",
         floor: str | float = "auto",
         false_alarm: str | float = 0.01,
+        caution: str | float = "auto",
         confidence: float | None = None,
         n_neighbors: int = 10,
         regularization: float = 1e-6,
@@ -187,6 +200,7 @@ class GeodesicCalibrator(BaseCalibrator):
             gamma=gamma,
             floor=floor,
             false_alarm=false_alarm,
+            caution=caution,
             confidence=confidence,
             n_neighbors=n_neighbors,
             regularization=regularization,

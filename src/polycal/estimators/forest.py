@@ -39,6 +39,8 @@ class KernelDensityForest(BaseCalibrator):
         As in :class:`GeodesicCalibrator`.
     false_alarm : float or "auto", default=0.01
         As in :class:`GeodesicCalibrator`.
+    caution : float or "auto", default="auto"
+        As in :class:`GeodesicCalibrator`.
     confidence : float, default=None
         As in :class:`GeodesicCalibrator`.
     n_neighbors : int, default=10
@@ -77,11 +79,15 @@ class KernelDensityForest(BaseCalibrator):
     gamma_ : float or None
         Sharpness of the votes.
     log_floor_ : float
-        The floor log b that the score log f is compared with.
+        The floor log b of alpha, which the score log f is compared with.
     calibration_ : str
         Source of the calibration rows.
     false_alarm_ : float
-        False-alarm level of the floor and of the verdicts.
+        False-alarm level of the verdict "out".
+    out_floor_ : float
+        The score below which ``explain`` calls a row "out".
+    caution_ : float
+        Level of alpha's floor ``log_floor_``.
     pool_weights_ : ndarray of shape (2, 3)
         Weights of the parent and of the votes in the pool.
     n_features_in_ : int
@@ -118,6 +124,7 @@ class KernelDensityForest(BaseCalibrator):
         gamma: str | float = "auto",
         floor: str | float = "auto",
         false_alarm: str | float = 0.01,
+        caution: str | float = "auto",
         confidence: float | None = None,
         n_neighbors: int = 10,
         regularization: float = 1e-6,
@@ -138,6 +145,7 @@ class KernelDensityForest(BaseCalibrator):
             gamma=gamma,
             floor=floor,
             false_alarm=false_alarm,
+            caution=caution,
             confidence=confidence,
             n_neighbors=n_neighbors,
             regularization=regularization,

@@ -151,13 +151,23 @@ class Inspection(ABC):
 
     @property
     def log_floor_(self) -> float:
-        """The floor log b that the score log f is compared with."""
+        """The floor log b of alpha, which the score log f is compared with."""
         return self.model_.gate.log_floor
 
     @property
+    def out_floor_(self) -> float:
+        """The score below which ``explain`` calls a row "out"."""
+        return self.model_.scores.verdict_floor(self.model_.false_alarm)
+
+    @property
     def false_alarm_(self) -> float:
-        """False-alarm level of the floor and of the verdicts."""
+        """False-alarm level of the verdict "out"."""
         return self.model_.false_alarm
+
+    @property
+    def caution_(self) -> float:
+        """Level of alpha's floor ``log_floor_``."""
+        return self.model_.caution
 
     @property
     def calibration_(self) -> str:

@@ -33,7 +33,8 @@ class Explanation:
     guarantee : str
         What is promised about the share of new in-distribution rows that are called "out".
     thresholds : tuple of float
-        The scores that at most these two shares of new in-distribution rows fall below.
+        The scores that at most these two shares of new in-distribution rows, and of those of each
+        class that has a bound of its own, fall below.
     score : ndarray of shape (n_samples,)
         The score log f of each row, as ``score_samples`` returns it.
     p_value : ndarray of shape (n_samples,)
@@ -98,7 +99,7 @@ class Explanation:
             All fields together.
         """
         levels = (false_alarm, max(false_alarm, min(EDGE_ALARMS * false_alarm, 0.5)))
-        thresholds = (scores.floor(levels[0]), scores.floor(levels[1]))
+        thresholds = (scores.verdict_floor(levels[0]), scores.verdict_floor(levels[1]))
         # -inf is out, whatever the threshold: the row has no symbol in common with any polytope.
         outside, edge = (scores.is_below(log_f, threshold) for threshold in thresholds)
         verdict = np.where(outside, OUTSIDE, np.where(edge, EDGE, INSIDE))

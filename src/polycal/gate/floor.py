@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import beta
@@ -17,6 +17,12 @@ from .._utils.significance import above_chance, n_effective
 ROUNDING = 1e-9
 #: False-alarm levels that "auto" chooses among.
 LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
+#: Levels of alpha's floor that ``caution="auto"`` chooses among, as shares of the verdict's level.
+CAUTIONS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+# Standard errors that the log-loss may lie above the lowest, for the sake of more caution.
+CAUTION_ERRORS = 0.5
+# A class is rare below this part of an equal share of the rows.
+RARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -32,11 +38,38 @@ class CalibrationScores:
         float, optional=True, above=0.0, below=1.0, default=None
     )
 
+    # class of each row, where classes have bounds of their own
+    y: Ints | None = saved_array("int64 calibration_rows", optional=True)
+
     def floor(self, level: float) -> float:
         """Score that at most ``level`` of new in-distribution rows fall below."""
         if self.confidence is not None:
             level = self._confident_level(level)
         return conformal_floor(self.log_f, self.weight, level, self.new_weight)
+
+    def verdict_floor(self, level: float) -> float:
+        """Score that at most ``level`` of all rows, and of each bounded class, fall below."""
+        bounded = (self.of_class(code).floor(level) for code in self.bounded_classes(level))
+        return min([self.floor(level), *bounded])
+
+    def bounded_classes(self, level: float) -> Ints:
+        """Classes with a bound of their own: not rare, and of rows enough for the level.
+
+        The lowest scores of a rare class are often those of rows that lie among no others. A bound
+        for it would lower the floor so far that hardly any row is "out".
+        """
+        if self.y is None:
+            return np.empty(0, dtype=int)
+        share = np.bincount(self.y, self.weight) / self.weight.sum()
+        common = np.flatnonzero(share >= RARE / len(share))
+        enough = [c for c in common if self.of_class(c).n_independent >= self._least_rows(level)]
+        return np.array(enough, dtype=int)
+
+    def of_class(self, code: int) -> CalibrationScores:
+        """The scores of one class."""
+        assert self.y is not None
+        rows = self.y == code
+        return replace(self, log_f=self.log_f[rows], weight=self.weight[rows], y=None)
 
     @property
     def n_independent(self) -> float:
@@ -58,18 +91,29 @@ class CalibrationScores:
 
     def guarantee(self, level: float) -> str:
         """What is promised about the share of new in-distribution rows below the floor."""
-        n, confidence = self.n_independent, self.confidence
-        least = 1 / level - 1
-        if confidence is not None:
-            least = math.log(1 - confidence) / math.log(1 - level)
-        if n < least * (1 - ROUNDING):
+        n, least = self.n_independent, self._least_rows(level)
+        if n < least:
             return (
                 f"none: {n:.0f} independent calibration rows are too few for a level of "
                 f"{level:.2%}, which needs {math.ceil(least)}; the floor is extrapolated"
             )
-        if confidence is None:
-            return f"at most {level:.2%} of new in-distribution rows, on average over models"
-        return f"at most {level:.2%} of new in-distribution rows, with {confidence:.0%} confidence"
+        whose = "on average over models"
+        if self.confidence is not None:
+            whose = f"with {self.confidence:.0%} confidence"
+        promised = f"at most {level:.2%} of new in-distribution rows, {whose}"
+        if self.y is None:
+            return promised
+        n_bounded, n_classes = len(self.bounded_classes(level)), int(self.y.max()) + 1
+        if n_bounded == n_classes:
+            return f"{promised}, also of each class"
+        return f"{promised}, also of {n_bounded} of the {n_classes} classes"
+
+    def _least_rows(self, level: float) -> float:
+        """Number of independent rows that the bound needs, less rounding."""
+        least = 1 / level - 1
+        if self.confidence is not None:
+            least = math.log(1 - self.confidence) / math.log(1 - level)
+        return least * (1 - ROUNDING)
 
     def is_below(self, log_f: Floats, floor: float) -> Bools:
         """Which scores lie below a floor by more than rounding.
@@ -96,6 +140,8 @@ class CalibrationScores:
         """Inconsistencies in scores that were read from a file, as messages."""
         if len(self.log_f) == 0:
             yield "there are no calibration rows"
+        elif self.y is not None and self.y.min() < 0:
+            yield "a calibration row has no class"
 
 
 def conformal_floor(
@@ -128,34 +174,45 @@ def conformal_floor(
     return max(float(log_f[order[last]]), lowest)
 
 
-def affordable_level(
-    alpha: Callable[[float], Floats],
-    scores: CalibrationScores,
-    log_posterior: Floats,
-    prior: Floats,
-    y: Ints,
-) -> float:
+def mixture_losses(alpha: Floats, own: Floats, prior: Floats) -> Floats:
+    """Log-loss of alpha pi + (1 - alpha) prior; ``own`` is pi of each row's class."""
+    losses: Floats = -np.log(alpha * own + (1.0 - alpha) * prior)
+    return losses
+
+
+def affordable_level(losses: Callable[[float], Floats], weight: Floats) -> float:
     """The level of ``false_alarm="auto"``: the highest that does not raise the log-loss.
 
-    ``alpha`` gives the trust weights of the calibration rows for a floor. The level is the highest
-    of ``LEVELS`` up to which the log-loss of alpha pi + (1 - alpha) prior on these rows exceeds
-    that at the lowest level by no more than one standard error of the paired difference. Rows of
-    low score are often predicted wrong by pi, so that falling back to the prior costs nothing
-    there.
+    ``losses`` gives the log-losses of the calibration rows with alpha's floor at a level. The level
+    is the highest of ``LEVELS`` up to which the mean exceeds that at the lowest level by no more
+    than one standard error of the paired difference. Rows of low score are often predicted wrong by
+    pi, so that falling back to the prior costs nothing there.
     """
-
-    def losses(level: float) -> Floats:
-        weight = alpha(scores.floor(level))
-        own = np.exp(log_posterior[np.arange(len(y)), y])
-        return -np.log(weight * own + (1.0 - weight) * prior[y])
-
     lowest = losses(LEVELS[0])
     affordable = LEVELS[0]
     for level in LEVELS[1:]:
-        if above_chance(losses(level) - lowest, scores.weight):
+        if above_chance(losses(level) - lowest, weight):
             break
         affordable = level
     return affordable
+
+
+def cautious_level(
+    losses: Callable[[float], Floats], weight: Floats, highest: float
+) -> float:
+    """The level of ``caution="auto"``: as much caution as costs no log-loss.
+
+    Where pi is right about nearly every row, also about those below the verdict's floor, giving
+    them the prior is a loss. Of ``CAUTIONS`` times the highest level, it is the highest level whose
+    log-loss on the calibration rows exceeds the lowest one by no more than half a standard error.
+    """
+    levels = [highest * part for part in CAUTIONS]
+    found = [losses(level) for level in levels]
+    best = min(found, key=lambda values: float(np.average(values, weights=weight)))
+    for level, values in zip(levels, found, strict=True):
+        if not above_chance(values - best, weight, CAUTION_ERRORS):
+            return level
+    return levels[-1]
 
 
 def logistic_scale(scores: Floats) -> float:

@@ -17,6 +17,9 @@ from ..core.density import Density
 from ..core.neighbours import Neighbours
 from .floor import interquartile_range, logistic_scale
 
+# Weight of the posterior's lift beside log f, whose interquartile range is 2.2.
+LIFT_WEIGHT = 2.0
+
 
 @dataclass(frozen=True)
 class GateInput:
@@ -54,6 +57,10 @@ class Gate(ABC):
     @abstractmethod
     def log_f(self, rows: GateInput) -> Floats:
         """log f of each row, in the units of ``log_floor``."""
+
+    def lifted(self, log_f: Floats, lift: Floats) -> Floats:
+        """The score of each row, from its log f and the lift of its posterior."""
+        return log_f
 
     def alpha(self, log_f: Floats) -> Floats:
         """f / (f + b / log n)."""
@@ -97,6 +104,8 @@ class GeodesicGate(Gate):
     scale: float = saved_number(float, above=0.0)
     # highest energy of the calibration rows; None where the second term is mean log K
     ceiling: float | None = saved_number(float, optional=True, default=None)
+    # whether the lift of the posterior is part of the score
+    lifts: bool = saved_number(bool, default=True)
 
     @classmethod
     def fit(
@@ -125,7 +134,16 @@ class GeodesicGate(Gate):
             return cls(n_samples, 0.0, by_similarity, 0.0, logistic_scale(kernel))
         kappa = balance(kernel, second)
         scale = logistic_scale(kernel + kappa * second)
-        return cls(n_samples, 0.0, by_similarity, kappa, scale, ceiling)
+        return cls(n_samples, 0.0, by_similarity, kappa, scale, ceiling, energy is None)
+
+    def lifted(self, log_f: Floats, lift: Floats) -> Floats:
+        """log f plus the weighted lift max_c log(pi_c / prior_c).
+
+        By Bayes' rule f pi_c / prior_c is the density of class c, so that a row is judged by the
+        class that fits it best. A rare class lies where there is little data of any class; without
+        the lift most false alarms are its rows. Energy says the same of an embedding already.
+        """
+        return log_f + LIFT_WEIGHT * lift if self.lifts else log_f
 
     def log_f(self, rows: GateInput) -> Floats:
         return self.combine(*neighbourhood(rows, self.by_similarity), rows.energy)

@@ -52,8 +52,10 @@ def convert_state(state: Any, arrays: dict[str, Array]) -> dict[str, Any]:
         "reference": _reference(rows, settings, posterior, arrays),
         "posterior": _posterior(posterior, settings),
         "gate": _gate(gate, settings),
-        "scores": _typed("CalibrationScores", scores) | {"new_weight": None, "confidence": None},
+        "scores": _typed("CalibrationScores", scores)
+        | {"new_weight": None, "confidence": None, "y": None},
         "false_alarm": level,
+        "caution": level,
         "plan": plan,
     }
     return {"classes": classes, "features": features, "names": names, "model": model}
@@ -135,7 +137,7 @@ def _gate(node: Any, settings: dict[str, Any]) -> dict[str, Any]:
     by_similarity = settings["distance"] == "geodesic"
     if settings["gate"] == "gaussian":
         return _typed("GaussianGate", node) | {"by_similarity": by_similarity}
-    without = {"ceiling": None, "by_similarity": by_similarity}
+    without = {"ceiling": None, "by_similarity": by_similarity, "lifts": False}
     return _typed("GeodesicGate", without | expect_type(dict, node))
 
 

@@ -22,6 +22,10 @@ from .votes import choose_gamma
 
 # Precision of the Gaussian prior on the unbounded terms of the pool: one unit of log odds.
 FREE_PRECISION = 1.0
+# Steps of the EM algorithm that fits the pool through the gate; more change nothing to speak of.
+EM_STEPS = 2
+# Weight that every row keeps there, as a share of its own.
+LEAST_WEIGHT = 1e-6
 # Numbers of one view in a block, so that it stays in the cache.
 BLOCK = 2**14
 DEVICE_BLOCK = 2**22
@@ -123,6 +127,34 @@ def fit_posterior(
     best, proba = pools[gamma]
     best = with_levels(best, beside_parent(proba), y, weight)
     return Posterior(gamma, best, train_prior, held_prior, prior, n_rows)
+
+
+def refit_through_gate(
+    posterior: Posterior,
+    parent_proba: Floats,
+    votes: Floats | None,
+    y: Ints,
+    weight: Floats,
+    alpha: Floats,
+    device: str | None = None,
+) -> Posterior:
+    """Fit the pool again for the mixture alpha pi + (1 - alpha) prior, in which it is used.
+
+    These are steps of the EM algorithm: each row weighs as much as pi, and not the prior, explains
+    its label. So rows that the gate hands to the prior do not bend the pool.
+    """
+    if posterior.pool is None:
+        return posterior
+    sources = [parent_proba] if votes is None else [parent_proba, votes]
+    prior, n_rows = posterior.train_prior, posterior.n_rows
+    views = np.stack([views_of(proba, prior, n_rows) for proba in sources])
+    pool, rows = replace(posterior.pool, levels=None), np.arange(len(y))
+    for _ in range(EM_STEPS):
+        by_pi = alpha * np.exp(pool(views)[rows, y])
+        share = by_pi / (by_pi + (1.0 - alpha) * posterior.fitted_prior[y])
+        explained = weight * np.maximum(share, LEAST_WEIGHT)
+        pool, _ = fit_pool(views, y, explained, prior, pool, device)
+    return replace(posterior, pool=with_levels(pool, views, y, explained))
 
 
 def with_levels(pool: Pool, views: Floats, y: Ints, weight: Floats) -> Pool:

@@ -77,6 +77,15 @@ class Posterior:
             log_pi = self.pool(np.stack(views))
         return shift_prior(log_pi, self.fitted_prior, self.prior)
 
+    def lift(self, log_posterior: Floats) -> Floats:
+        """log of max_c pi_c / prior_c: how much likelier the best-fitting class is than usual.
+
+        It is that under the class shares of the calibration rows, whatever ``prior`` is.
+        """
+        log_pi = shift_prior(log_posterior, self.prior, self.fitted_prior)
+        lift: Floats = (log_pi - np.log(self.fitted_prior)).max(axis=1)
+        return lift
+
     @property
     def pool_weights(self) -> Floats:
         """Weights of parent and votes in each view, shape (2, n_views)."""
