@@ -12,7 +12,7 @@ from .._utils.arrays import Array, Floats, Ints
 from ..core.execution import Execution
 from ..core.reading import LabelledRows
 from ..gate.bandwidth import GeodesicBandwidth, PolytopeBandwidth
-from ..gate.floor import CalibrationScores, affordable_level
+from ..gate.floor import CalibrationScores, affordable_level, without_excess
 from ..gate.gate import Gate, GaussianGate, GeodesicGate
 from ..parents import Adapter
 from ..posterior.fit import fit_posterior
@@ -22,6 +22,7 @@ from .fitted_model import FittedModel
 from .folds import (
     N_PARTS,
     CalibrationFold,
+    OwnRows,
     check_class_sizes,
     concatenated,
     cross_fit_splits,
@@ -134,6 +135,9 @@ def fit_model(
     gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
     gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, gate_inputs)
     scores = CalibrationScores(log_f, weight, _new_weight(folds), options.confidence)
+    if found.own is not None:
+        usual = _scores(gate, found.own.folds, execution)
+        scores = without_excess(scores, usual, _scores(gate, [found.own.whole], execution))
     level = options.false_alarm
     if level is None:
         rows_and_folds = (parent_proba, y, folds, execution)
@@ -151,6 +155,7 @@ class Calibration:
     parent: Adapter
     reference: ReferenceSet
     folds: list[CalibrationFold]
+    own: OwnRows | None  # what tells scores by the folds from scores by the reference set
 
 
 def calibrate(
@@ -175,7 +180,7 @@ def calibrate(
 
     fitted = parent if parent.is_fitted else fit(rows)
     execution = replace(execution, device=fitted.gpu)
-    settings = options.reference
+    settings, own = options.reference, None
     if held is not None:
         reference, folds = holdout_folds(fitted, rows, held, settings, execution)
     elif plan == "oob":
@@ -183,8 +188,8 @@ def calibrate(
     else:
         splitter = N_PARTS if isinstance(options.calibration, str) else options.calibration
         splits = cross_fit_splits(rows, classes, splitter, options.random_state)
-        reference, folds = cross_fitted_folds(fit, fitted, rows, splits, settings, execution)
-    return Calibration(plan, fitted, reference, folds)
+        reference, folds, own = cross_fitted_folds(fit, fitted, rows, splits, settings, execution)
+    return Calibration(plan, fitted, reference, folds, own)
 
 
 def choose_plan(
@@ -232,6 +237,12 @@ def _quoted(calibration: Any) -> str:
 def _votes(folds: list[CalibrationFold], gammas: Floats, execution: Execution) -> Floats:
     """Votes for the rows of all folds, shape (n_gammas, n_rows, n_classes)."""
     return np.concatenate([fold.votes(gammas, execution) for fold in folds], axis=1)
+
+
+def _scores(gate: Gate, folds: list[CalibrationFold], execution: Execution) -> CalibrationScores:
+    """log f of the rows of all folds."""
+    log_f = concatenated(folds, lambda fold: gate.log_f(fold.gate_input(execution.n_jobs)))
+    return CalibrationScores(log_f, concatenated(folds, lambda fold: fold.rows.weight))
 
 
 def _new_weight(folds: list[CalibrationFold]) -> float | None:
