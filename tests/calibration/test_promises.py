@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neural_network import MLPClassifier
@@ -16,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from polycal import GeodesicCalibrator
 from polycal.calibration import fit as calibration_fit
 from polycal.core.table import find_copies
-from polycal.gate.floor import CalibrationScores, conformal_floor
+from polycal.gate.floor import CalibrationScores, conformal_floor, without_excess
 
 NEW, REPETITIONS = 1000, 6
 
@@ -40,6 +44,10 @@ def extra(seed):
     return ExtraTreesClassifier(50, bootstrap=True, random_state=seed)
 
 
+def boosting(seed):
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
 HARD = {
     "many features": (forest(50), "oob", 100, 400),
     "more features than rows": (forest(50), "oob", 400, 200),
@@ -50,6 +58,7 @@ HARD = {
     "copies, by default": (forest(50), "auto", "twice", 400),
     "cross-fitted": (forest(50), "cv", 200, 300),
     "cross-fitted, discrete": (forest(50), "cv", "binary", 400),
+    "cross-fitted boosting, discrete": (boosting, "cv", "binary", 300),
 }
 
 
@@ -162,8 +171,25 @@ def test_parents_of_fewer_rows_have_an_excess_of_similarity(monkeypatch):
     GeodesicCalibrator(forest(50)(0), calibration="cv", random_state=0).fit(X, y)
     excess = [fold.log_similarity_excess for fold in found[0].folds]
     assert 0 < np.mean(excess) < 0.3
-    GeodesicCalibrator(forest(50)(0), calibration="holdout", random_state=0).fit(X, y)
-    assert {fold.log_similarity_excess for fold in found[1].folds} == {0.0}
+    own = found[0].own
+    assert [fold.log_similarity_excess for fold in own.folds] == excess
+    assert sum(len(fold.rows) for fold in own.folds) == 4 * 300
+    of_row = own.whole.reference.row_polytope[own.whole.rows.ids]
+    assert (own.whole.neighbours.index != of_row[:, None]).all()
+    for options in ({"calibration": "holdout"}, {"calibration": "cv", "gate": "gaussian"}):
+        GeodesicCalibrator(forest(50)(0), random_state=0, **options).fit(X, y)
+        assert {fold.log_similarity_excess for fold in found[-1].folds} == {0.0}
+        assert found[-1].own is None
+
+
+def test_an_excess_is_that_of_the_rank():
+    scores = CalibrationScores(np.array([3.0, 1.0, 2.0, 0.0]), np.array([1.0, 1.0, 2.0, 1.0]))
+    usual = CalibrationScores(np.arange(5.0) * 10, np.ones(5))
+    final = CalibrationScores(np.array([40.0, 31.0, 15.0, 9.0, -np.inf]), np.full(5, 2.0))
+    # ranks 1, 0.4, 0.8 and 0.2: 40 - 40, 10 - 9, 30 - 31 and 0 - -inf
+    lowered = without_excess(scores, usual, final)
+    assert_array_equal(lowered.log_f, [3.0, 0.0, 2.0, -np.inf])
+    assert_array_equal(without_excess(scores, final, final).log_f, scores.log_f)
 
 
 @pytest.mark.parametrize("n", [200, 1000])

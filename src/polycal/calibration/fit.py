@@ -19,8 +19,9 @@ from ..gate.floor import (
     affordable_level,
     cautious_level,
     mixture_losses,
+    without_excess,
 )
-from ..gate.gate import GaussianGate, GeodesicGate
+from ..gate.gate import Gate, GaussianGate, GeodesicGate
 from ..parents import Adapter
 from ..posterior.fit import fit_posterior, refit_through_gate
 from ..posterior.posterior import Posterior
@@ -29,6 +30,7 @@ from .fitted_model import FittedModel
 from .folds import (
     N_PARTS,
     CalibrationFold,
+    OwnRows,
     check_class_sizes,
     concatenated,
     cross_fit_splits,
@@ -145,6 +147,10 @@ def fit_model(
     by_similarity = not options.reference.euclidean
     gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
     gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, gate_inputs)
+    if found.own is not None:
+        usual = _scores(gate, found.own.folds, execution)
+        final = _scores(gate, [found.own.whole], execution)
+        log_f = without_excess(CalibrationScores(log_f, weight), usual, final).log_f
     votes = None
     if posterior.gamma is not None:
         votes = _votes(folds, np.array([posterior.gamma]), execution)[0]
@@ -180,9 +186,7 @@ def fit_model(
     caution = options.caution(losses, weight, level)
     floor = scores.floor(caution) if options.floor is None else options.floor
     gate = replace(gate, log_floor=floor)
-    return FittedModel(
-        found.parent, reference, posterior, gate, scores, level, caution, found.plan
-    )
+    return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,7 @@ class Calibration:
     parent: Adapter
     reference: ReferenceSet
     folds: list[CalibrationFold]
+    own: OwnRows | None  # what tells scores by the folds from scores by the reference set
 
 
 def calibrate(
@@ -217,7 +222,7 @@ def calibrate(
 
     fitted = parent if parent.is_fitted else fit(rows)
     execution = replace(execution, device=fitted.gpu)
-    settings = options.reference
+    settings, own = options.reference, None
     if held is not None:
         reference, folds = holdout_folds(fitted, rows, held, settings, execution)
     elif plan == "oob":
@@ -225,8 +230,8 @@ def calibrate(
     else:
         splitter = N_PARTS if isinstance(options.calibration, str) else options.calibration
         splits = cross_fit_splits(rows, classes, splitter, options.random_state)
-        reference, folds = cross_fitted_folds(fit, fitted, rows, splits, settings, execution)
-    return Calibration(plan, fitted, reference, folds)
+        reference, folds, own = cross_fitted_folds(fit, fitted, rows, splits, settings, execution)
+    return Calibration(plan, fitted, reference, folds, own)
 
 
 def choose_plan(
@@ -274,6 +279,12 @@ def _quoted(calibration: Any) -> str:
 def _votes(folds: list[CalibrationFold], gammas: Floats, execution: Execution) -> Floats:
     """Votes for the rows of all folds, shape (n_gammas, n_rows, n_classes)."""
     return np.concatenate([fold.votes(gammas, execution) for fold in folds], axis=1)
+
+
+def _scores(gate: Gate, folds: list[CalibrationFold], execution: Execution) -> CalibrationScores:
+    """log f of the rows of all folds."""
+    log_f = concatenated(folds, lambda fold: gate.log_f(fold.gate_input(execution.n_jobs)))
+    return CalibrationScores(log_f, concatenated(folds, lambda fold: fold.rows.weight))
 
 
 def _new_weight(folds: list[CalibrationFold]) -> float | None:

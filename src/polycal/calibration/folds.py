@@ -16,7 +16,7 @@ from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import LabelledRows, Reading
-from ..gate.gate import GateInput
+from ..gate.gate import GateInput, neighbourhood
 from ..kernels import Search
 from ..parents import Adapter
 from ..posterior.votes import QueryVotes
@@ -27,6 +27,8 @@ N_PARTS = 5
 # Rows of a group are calibrated on where at least this part of the usual share of the trees was
 # fitted on none of the group: K over few trees is higher than over many.
 LEAST_SHARE = 0.5
+# Rows of a reference set that its usual scores are estimated from.
+OWN_ROWS = 1000
 # Random orders of the groups that a hold-out tries, to have every class on both sides.
 TRIES = 50
 
@@ -76,6 +78,18 @@ class CalibrationFold:
         """The input of the gate for these rows."""
         density, excess = self.reference.density, self.log_similarity_excess
         return GateInput(self.X, self.neighbours, density, self.reading.energy, n_jobs, excess)
+
+    def usual_log_similarity(self) -> float:
+        """Median of mean log K to the neighbours."""
+        return float(np.median(neighbourhood(self.gate_input(None))[1]))
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """Rows of reference sets, each scored without itself."""
+
+    folds: list[CalibrationFold]  # by the reference sets of the folds
+    whole: CalibrationFold  # by that of all rows
 
 
 def holdout_folds(
@@ -153,27 +167,45 @@ def cross_fitted_folds(
     splits: list[tuple[Ints, Ints]],
     settings: ReferenceSettings,
     execution: Execution,
-) -> tuple[ReferenceSet, list[CalibrationFold]]:
+) -> tuple[ReferenceSet, list[CalibrationFold], OwnRows | None]:
     """The test part of each split, scored by a parent that is fitted on the training part.
 
     K falls with the number of rows that a parent was fitted on, so K to the rows of a fold is
     usually higher than K to all rows. The excess is that of the sets' own rows, and is taken off.
+    What is left of it at each rank of the scores is seen on the same rows, which are returned too.
     """
     reading = read_rows(parent, rows, execution)
     reference = ReferenceSet.build(reading, rows, settings, execution)
-    match = settings.match_scores
-    usual = reference.own_log_similarity(reading, execution) if match else 0.0
+    # The same rows for every set, as far as it has them.
+    place = np.random.default_rng(0).permutation(len(rows))
+    own = None
+    if settings.match_scores:
+        own = OwnRows([], _own_rows(reference, reading, rows, place, execution))
     folds = []
     for train, test in tqdm(splits, desc="parents", unit="fit", disable=not execution.verbose):
         known, new = rows.take(train), rows.take(test)
         other = fit(known)
         reading = read_rows(other, known, execution)
         partial = ReferenceSet.build(reading, known, settings, execution, len(rows))
-        excess = partial.own_log_similarity(reading, execution) - usual if match else 0.0
-        new_reading = read_rows(other, new, execution)
-        fold = CalibrationFold.score(partial, new_reading, new, execution)
-        folds.append(replace(fold, log_similarity_excess=max(excess, 0.0)))
-    return reference, folds
+        fold = CalibrationFold.score(partial, read_rows(other, new, execution), new, execution)
+        if own is not None:
+            same = _own_rows(partial, reading, known, place[train], execution)
+            excess = same.usual_log_similarity() - own.whole.usual_log_similarity()
+            fold, same = (replace(f, log_similarity_excess=max(excess, 0.0)) for f in (fold, same))
+            own.folds.append(same)
+        folds.append(fold)
+    return reference, folds, own
+
+
+def _own_rows(
+    reference: ReferenceSet, reading: Reading, rows: LabelledRows, place: Ints, execution: Execution
+) -> CalibrationFold:
+    """The rows of a reference set that have the first places, each scored without itself."""
+    owner = reference.row_polytope
+    alone = _alone(reference.polytopes.size, owner, rows)
+    first = np.argsort(place)[:OWN_ROWS]
+    own = np.where(alone, owner, -1)[first]
+    return CalibrationFold.score(reference, reading.take(first), rows.take(first), execution, own)
 
 
 def _alone(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:

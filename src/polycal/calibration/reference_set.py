@@ -17,12 +17,8 @@ from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
 from ..core.table import Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
-from ..gate.gate import GateInput, neighbourhood
 from ..kernels import EuclideanIndex, KernelIndex, Search, build_index
 from ..posterior.votes import LabelEvidence, PolytopeVotes, QueryVotes
-
-# Rows that the usual similarity of a reference set is estimated from.
-OWN_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -182,21 +178,6 @@ class ReferenceSet:
         """Let the gate judge rows by each of n parts of the trees."""
         n_views = min(n_views, self.polytopes.modes.sizes[0])
         return replace(self, n_views=n_views, views=tree_views(self.polytopes.modes, n_views))
-
-    def own_log_similarity(self, reading: Reading, execution: Execution) -> float:
-        """Median over the set's own rows of mean log K to the nearest others.
-
-        ``reading`` are all rows of the set; a random 1000 of them are enough.
-        """
-        n = len(self.row_polytope)
-        rows = np.random.default_rng(0).permutation(n)[:OWN_ROWS]
-        some = reading.take(rows)
-        X = self.table.encode(some.features)
-        alone = np.bincount(self.row_polytope)[self.row_polytope[rows]] == 1
-        own = np.where(alone, self.row_polytope[rows], -1)
-        neighbours = self.nearest_without_own(some.modes, X, own, execution)
-        _, log_similarity = neighbourhood(GateInput(X, neighbours, self.density))
-        return float(np.median(log_similarity))
 
     def with_gamma(self, gamma: float | None, prior: Floats, execution: Execution) -> ReferenceSet:
         """Set gamma; with ``PolytopeVotes``, also the mass of each polytope by its ratios."""

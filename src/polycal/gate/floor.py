@@ -136,12 +136,39 @@ class CalibrationScores:
         p: Floats = (below[rank] + new_row) / (below[-1] + new_row)
         return p
 
+    def at_rank(self, rank: Floats) -> Floats:
+        """Scores up to which rows have these shares of the weight."""
+        order = np.argsort(self.log_f)
+        share = np.cumsum(self.weight[order]) / self.weight.sum()
+        place = np.searchsorted(share, rank * (1 - ROUNDING))
+        found: Floats = self.log_f[order[np.minimum(place, len(order) - 1)]]
+        return found
+
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in scores that were read from a file, as messages."""
         if len(self.log_f) == 0:
             yield "there are no calibration rows"
         elif self.y is not None and self.y.min() < 0:
             yield "a calibration row has no class"
+
+
+def without_excess(
+    scores: CalibrationScores, usual: CalibrationScores, final: CalibrationScores
+) -> CalibrationScores:
+    """Scores by stand-ins for a model, less what such scores are usually above those by the model.
+
+    ``usual`` are scores by the stand-ins of rows that they were fitted on, ``final`` those of the
+    same rows by the model. The excess of a score is the difference between the two that have its
+    rank, where that is positive: a model may differ from its stand-ins for some rows alone, and
+    the floor is set by the lowest.
+    """
+    order = np.argsort(scores.log_f, kind="stable")
+    rank = np.cumsum(scores.weight[order]) / scores.weight.sum()
+    high, low = usual.at_rank(rank), final.at_rank(rank)
+    lower = low < high
+    log_f = scores.log_f.copy()
+    log_f[order[lower]] -= high[lower] - low[lower]
+    return replace(scores, log_f=log_f)
 
 
 def conformal_floor(
@@ -197,9 +224,7 @@ def affordable_level(losses: Callable[[float], Floats], weight: Floats) -> float
     return affordable
 
 
-def cautious_level(
-    losses: Callable[[float], Floats], weight: Floats, highest: float
-) -> float:
+def cautious_level(losses: Callable[[float], Floats], weight: Floats, highest: float) -> float:
     """The level of ``caution="auto"``: as much caution as costs no log-loss.
 
     Where pi is right about nearly every row, also about those below the verdict's floor, giving
