@@ -132,8 +132,10 @@ def fit_model(
     # The gate: score, floor and trust weight.
     by_similarity = not options.reference.euclidean
     gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
-    gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, gate_inputs)
-    scores = CalibrationScores(log_f, weight, _new_weight(folds), options.confidence)
+    new_weight = _new_weight(folds)
+    fitted_on = (gate_inputs, weight, new_weight)
+    gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, *fitted_on)
+    scores = CalibrationScores(log_f, weight, new_weight, options.confidence)
     level = options.false_alarm
     if level is None:
         rows_and_folds = (parent_proba, y, folds, execution)

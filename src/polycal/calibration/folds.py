@@ -75,7 +75,9 @@ class CalibrationFold:
     def gate_input(self, n_jobs: int | None) -> GateInput:
         """The input of the gate for these rows."""
         density, excess = self.reference.density, self.log_similarity_excess
-        return GateInput(self.X, self.neighbours, density, self.reading.energy, n_jobs, excess)
+        beyond = density.beyond(self.X, n_jobs)
+        energy = self.reading.energy
+        return GateInput(self.X, self.neighbours, density, energy, n_jobs, beyond, excess)
 
 
 def holdout_folds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -15,7 +15,12 @@ from .._utils.arrays import Floats
 from .._utils.saved import saved_number
 from ..core.density import Density
 from ..core.neighbours import Neighbours
-from .floor import interquartile_range, logistic_scale
+from .floor import interquartile_range, logistic_scale, ranks
+
+# Share of new in-distribution rows that may be out of a feature's range by more than ``reach``.
+BEYOND_REACH = 0.005
+# Units of log f that a row loses for each half range beyond ``reach``.
+SLOPE = 50.0
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,8 @@ class GateInput:
     density: Density
     energy: Floats | None = None  # of each row's logits, where the parent gives it
     n_jobs: int | None = None
+    # how far a row is out of the range of some number, in half ranges, where it counts
+    beyond: Floats | None = None
     # subtracted from mean log K, where that of other rows is lower for a reason of its own
     log_similarity_excess: float = 0.0
 
@@ -47,9 +54,17 @@ class Gate(ABC):
     @classmethod
     @abstractmethod
     def fit(
-        cls, n_samples: int, by_similarity: bool, folds: Sequence[GateInput]
+        cls,
+        n_samples: int,
+        by_similarity: bool,
+        folds: Sequence[GateInput],
+        weight: Floats | None = None,
+        new_weight: float | None = None,
     ) -> tuple[Self, Floats]:
-        """A gate whose floor is still 0, and log f of the calibration rows of all folds."""
+        """A gate whose floor is still 0, and log f of the calibration rows of all folds.
+
+        The weights are those of ``CalibrationScores``.
+        """
 
     @abstractmethod
     def log_f(self, rows: GateInput) -> Floats:
@@ -71,7 +86,12 @@ class GaussianGate(Gate):
 
     @classmethod
     def fit(
-        cls, n_samples: int, by_similarity: bool, folds: Sequence[GateInput]
+        cls,
+        n_samples: int,
+        by_similarity: bool,
+        folds: Sequence[GateInput],
+        weight: Floats | None = None,
+        new_weight: float | None = None,
     ) -> tuple[Self, Floats]:
         gate = cls(n_samples, 0.0, by_similarity)
         return gate, np.concatenate([gate.log_f(fold) for fold in folds])
@@ -91,23 +111,42 @@ class GeodesicGate(Gate):
 
     The second term is mean log K; for directions of an embedding it is the energy of the logits,
     cut at the highest energy of the calibration rows.
+
+    Among hundreds of features, one that is far out of its range hardly changes these terms. So log
+    f falls by ``SLOPE`` for each half range that the farthest number lies beyond ``reach``.
     """
 
     kappa: float = saved_number(float)
     scale: float = saved_number(float, above=0.0)
     # highest energy of the calibration rows; None where the second term is mean log K
     ceiling: float | None = saved_number(float, optional=True, default=None)
+    # how far numbers of all but ``BEYOND_REACH`` of the calibration rows are out of their ranges,
+    # in half ranges; None where ranges do not count
+    reach: float | None = saved_number(float, optional=True, above=-1.0, default=None)
 
     @classmethod
     def fit(
-        cls, n_samples: int, by_similarity: bool, folds: Sequence[GateInput]
+        cls,
+        n_samples: int,
+        by_similarity: bool,
+        folds: Sequence[GateInput],
+        weight: Floats | None = None,
+        new_weight: float | None = None,
     ) -> tuple[Self, Floats]:
         terms = [neighbourhood(fold, by_similarity) for fold in folds]
         kernel, log_similarity = map(np.concatenate, zip(*terms, strict=True))
         energies = [fold.energy for fold in folds if fold.energy is not None]
         energy = np.concatenate(energies) if energies else None
         gate = cls.from_terms(n_samples, by_similarity, kernel, log_similarity, energy)
-        return gate, gate.combine(kernel, log_similarity, energy)
+        log_f = gate.combine(kernel, log_similarity, energy)
+        found = [fold.beyond for fold in folds if fold.beyond is not None]
+        if not found:
+            return gate, log_f
+        beyond = np.concatenate(found)
+        reach, own_reach = reaches(
+            beyond, np.ones(len(beyond)) if weight is None else weight, new_weight
+        )
+        return replace(gate, reach=reach), log_f - excess(beyond, own_reach)
 
     @classmethod
     def from_terms(
@@ -128,7 +167,10 @@ class GeodesicGate(Gate):
         return cls(n_samples, 0.0, by_similarity, kappa, scale, ceiling)
 
     def log_f(self, rows: GateInput) -> Floats:
-        return self.combine(*neighbourhood(rows, self.by_similarity), rows.energy)
+        log_f = self.combine(*neighbourhood(rows, self.by_similarity), rows.energy)
+        if self.reach is None or rows.beyond is None:
+            return log_f
+        return log_f - excess(rows.beyond, self.reach)
 
     def combine(self, kernel: Floats, second: Floats, energy: Floats | None) -> Floats:
         """log f from the two terms of ``neighbourhood``, and the energy."""
@@ -160,6 +202,26 @@ def neighbourhood(rows: GateInput, by_similarity: bool = True) -> tuple[Floats, 
     log_similarity /= np.maximum(counts.sum(axis=1), 1)
     log_similarity -= rows.log_similarity_excess
     return np.logaddexp.reduce(log_kernel, axis=1), log_similarity
+
+
+def reaches(beyond: Floats, weight: Floats, new_weight: float | None = None) -> tuple[float, float]:
+    """What all but ``BEYOND_REACH`` of new in-distribution rows stay below, and one rank less.
+
+    The first is for new rows; it is the highest value where the rows are too few. The second is
+    for the calibration rows themselves: it is what the first would be without one of those above.
+    """
+    order = np.argsort(-beyond)
+    rank = ranks(weight[order], new_weight)
+    last = int(np.searchsorted(rank, BEYOND_REACH * (1 + 1e-12), side="right")) - 1
+    places = np.clip([last, last + 1], [0, 1], len(order) - 1)
+    reach, own_reach = beyond[order[places]]
+    return float(reach), float(own_reach)
+
+
+def excess(beyond: Floats, reach: float) -> Floats:
+    """What rows lose in log f for lying beyond the reach."""
+    lost: Floats = SLOPE * np.maximum(beyond - reach, 0.0)
+    return lost
 
 
 def balance(kernel: Floats, second: Floats) -> float:
