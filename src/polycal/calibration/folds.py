@@ -165,12 +165,17 @@ def cross_fitted_folds(
     reference = ReferenceSet.build(reading, rows, settings, execution)
     match = settings.match_scores
     usual = reference.own_log_similarity(reading, execution) if match else 0.0
+    # A code that several rows share is one in every fold, whatever the fold's rows are.
+    table, coded = reference.table, None
+    if len(table.codes):
+        coded = table.is_code(table.encode(reading.features))
     folds = []
     for train, test in tqdm(splits, desc="parents", unit="fit", disable=not execution.verbose):
         known, new = rows.take(train), rows.take(test)
         other = fit(known)
         reading = read_rows(other, known, execution)
-        partial = ReferenceSet.build(reading, known, settings, execution, len(rows))
+        codes = None if coded is None else coded[train]
+        partial = ReferenceSet.build(reading, known, settings, execution, len(rows), codes)
         excess = partial.own_log_similarity(reading, execution) - usual if match else 0.0
         new_reading = read_rows(other, new, execution)
         fold = CalibrationFold.score(partial, new_reading, new, execution)

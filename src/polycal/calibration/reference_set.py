@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Floats, Ints
+from .._utils.arrays import Bools, Floats, Ints
 from .._utils.saved import saved_array, saved_number, saved_part, unsaved
 from ..core.density import Density
 from ..core.execution import Execution
@@ -75,16 +75,18 @@ class ReferenceSet:
         settings: ReferenceSettings,
         execution: Execution,
         n_samples: int | None = None,
+        coded: Bools | None = None,
     ) -> ReferenceSet:
         """Find the polytopes of the rows, their densities, and an index (Algorithm 2).
 
         ``n_samples`` is the n of the exponent gamma log n, if it is not the number of rows.
+        ``coded`` says which numbers are known to be codes, see ``Table``.
         """
         categories = find_categories(reading.features, settings.categorical_features)
         directions = reading.energy is not None
         robust = settings.bandwidth.robust and not directions
         find_codes = robust and not settings.euclidean
-        table, X = Table.learn(reading.features, categories, find_codes)
+        table, X = Table.learn(reading.features, categories, find_codes, coded)
         if settings.euclidean and (table.has_symbols or np.isnan(X).any()):
             raise ValueError(
                 'distance="euclidean" needs numbers without missing values; X has categories or '

@@ -51,13 +51,18 @@ class Table:
     code_number: Ints = saved_array("int64 codes")  # place of its number in ``with_missing``
 
     @classmethod
-    def learn(cls, X: Any, categories: Ints, find_codes: bool = False) -> tuple[Table, Floats]:
-        """Learn the columns and levels from the rows of the fit; also return the encoded rows."""
+    def learn(
+        cls, X: Any, categories: Ints, find_codes: bool = False, coded: Bools | None = None
+    ) -> tuple[Table, Floats]:
+        """Learn the columns and levels from the rows of the fit; also return the encoded rows.
+
+        ``coded`` says which numbers are known to be codes, as ``is_code`` gives it.
+        """
         categories = np.asarray(categories, dtype=int)
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
         levels = tuple(_known(column_values(X, j)) for j in categories)
         values, complete = _numbers(X, numbers)
-        codes = _shared_far_values(values) if find_codes else {}
+        codes = _find_codes(values, coded) if find_codes else {}
         some = np.zeros(0, dtype=bool) if complete else np.isnan(values).any(axis=0)
         with_missing = np.union1d(np.flatnonzero(some), list(codes)).astype(np.int64)
         code_number = np.repeat(
@@ -72,6 +77,12 @@ class Table:
     def has_symbols(self) -> bool:
         """Whether there are categories, or numbers that are missing in some rows."""
         return len(self.level_offsets) > 1
+
+    def is_code(self, encoded: Floats) -> Bools:
+        """Which numbers of encoded rows are codes, shape (n_samples, n_numbers)."""
+        found = np.zeros((len(encoded), len(self.numbers)), dtype=bool)
+        found[:, self.with_missing] = encoded[:, len(self.numbers) + len(self.categories) :] >= 2
+        return found
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers and symbols, shape (n_samples, n_numbers + n_symbols), float64."""
@@ -206,17 +217,20 @@ def _last_near(values: Floats, fence: float, gap: float) -> float:
     return float(ordered[far[0]] if len(far) else ordered[-1])
 
 
-def _shared_far_values(X: Floats) -> dict[int, Floats]:
-    """The codes of each column that has any."""
+def _find_codes(X: Floats, coded: Bools | None) -> dict[int, Floats]:
+    """The codes of each column that has any: far values that rows share, and those known."""
     columns = Columns.of(X)
     low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
     codes = {}
     for j in np.flatnonzero((low < columns.low) | (high > columns.high)):
         values = X[:, j]
-        far = values[(values < columns.low[j]) | (values > columns.high[j])]
-        value, count = np.unique(far, return_counts=True)
-        if (count >= CODE_ROWS).any():
-            codes[int(j)] = value[count >= CODE_ROWS]
+        is_far = (values < columns.low[j]) | (values > columns.high[j])
+        value, count = np.unique(values[is_far], return_counts=True)
+        found = value[count >= CODE_ROWS]
+        if coded is not None and coded.shape == X.shape:
+            found = np.union1d(found, values[is_far & coded[:, j]])
+        if len(found):
+            codes[int(j)] = found
     return codes
 
 
