@@ -207,15 +207,16 @@ def neighbourhood(rows: GateInput, by_similarity: bool = True) -> tuple[Floats, 
 def reaches(beyond: Floats, weight: Floats, new_weight: float | None = None) -> tuple[float, float]:
     """What all but ``BEYOND_REACH`` of new in-distribution rows stay below, and one rank less.
 
-    The first is for new rows; it is the highest value where the rows are too few. The second is
-    for the calibration rows themselves: it is what the first would be without one of those above.
+    The first is for new rows. The second is for the calibration rows themselves: it is what the
+    first would be without one of those above. Where the rows are too few, both are well above the
+    highest value: no calibration row loses anything then, and a new row only far away.
     """
     order = np.argsort(-beyond)
     rank = ranks(weight[order], new_weight)
     last = int(np.searchsorted(rank, BEYOND_REACH * (1 + 1e-12), side="right")) - 1
-    places = np.clip([last, last + 1], [0, 1], len(order) - 1)
-    reach, own_reach = beyond[order[places]]
-    return float(reach), float(own_reach)
+    if last < 0:
+        return (1.0 + 2.0 * float(beyond.max()),) * 2
+    return float(beyond[order[last]]), float(beyond[order[min(last + 1, len(order) - 1)]])
 
 
 def excess(beyond: Floats, reach: float) -> Floats:
