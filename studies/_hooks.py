@@ -73,9 +73,9 @@ def variance_prior(typical: Callable[[Polytopes], Any]) -> Iterator[None]:
     plain = bandwidth.geodesic_density
 
     def with_prior(
-        polytopes, index, regularization, execution, level_offsets, estimated_from=None
+        polytopes, index, regularization, execution, level_offsets, estimated_from=None, around=None
     ) -> Density:
-        settings = (regularization, execution, level_offsets, estimated_from)
+        settings = (regularization, execution, level_offsets, estimated_from, around)
         density = plain(polytopes, index, *settings)
         everything = bandwidth.EstimatedFrom(polytopes, np.arange(len(polytopes)))
         some = estimated_from or everything

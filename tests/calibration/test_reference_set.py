@@ -86,3 +86,16 @@ def test_a_gamma_gives_the_papers_ratios_the_mass_of_the_prior():
     at = by_query.with_gamma(0.5, prior, Execution())
     assert at.votes.gamma == 0.5
     assert at.density is by_query.density
+
+
+def test_ranges_of_a_part_are_those_of_the_other_rows():
+    """Out of bag, a row must not have widened the range that it is judged by."""
+    reference, rows = build()
+    highest = np.argmax(rows.X[:, 0])
+    others = np.delete(np.arange(len(rows)), highest)
+    known = rows.take(others), reference.row_polytope[others], GeodesicBandwidth(1e-6), Execution()
+    partial = reference.with_widths_from(rows.reading.take(others), *known)
+    assert reference.density.ranges.high[0] == rows.X[highest, 0]
+    assert partial.density.ranges.high[0] == np.sort(rows.X[:, 0])[-2]
+    assert reference.density.beyond(rows.X).max() == 0
+    assert partial.density.beyond(rows.X).argmax() == highest

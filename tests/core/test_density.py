@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
-from polycal.core.density import Density, row_terms
+from polycal.core.density import Density, Ranges, row_terms
 from polycal.core.polytopes import Polytopes
 from polycal.gate.bandwidth import polytope_density
 from tests.toys.polytopes import mixed_polytopes
@@ -47,3 +47,20 @@ def test_densities_side_by_side_are_those_of_one_row_at_a_time(bandwidth):
         if index[i, j] >= 0:
             expected = row_terms(X[i], index[i, j], density.arrays)
         assert (kernel[i, j], total[i, j]) == (expected[0], sum(expected))
+
+
+def test_how_far_a_row_is_out_of_a_range():
+    rng = np.random.default_rng(0)
+    low, high = -rng.random(6), rng.random(6)
+    ranges = Ranges(low, high, (high - low) / 2)
+    X = 2 * rng.standard_cauchy((50, 8))  # the last two are symbols
+    X[rng.random(X.shape) < 0.3] = np.nan
+    numbers = X[:, :6]
+    away = np.maximum(low - numbers, numbers - high) / ranges.unit
+    expected = np.fmax(np.nan_to_num(away, nan=-1.0), 0).max(axis=1)
+    assert_allclose(ranges.beyond(X, n_jobs=2), expected, rtol=1e-15)
+    assert (expected == 0).any()
+    assert list(ranges.contradictions()) == []
+    assert list(replace(ranges, low=high + 1).contradictions())
+    huge = np.full((1, 6), -1e308)
+    assert_array_equal(replace(ranges, unit=np.full(6, 1e-9)).beyond(huge), [1e300])

@@ -9,7 +9,10 @@ from polycal.core.density import Density
 from polycal.core.execution import Execution
 from polycal.core.polytopes import Polytopes
 from polycal.core.reading import ActivationModes
+from polycal.core.table import Columns
 from polycal.gate.bandwidth import (
+    EstimatedFrom,
+    GeodesicBandwidth,
     class_density,
     geodesic_density,
     polytope_density,
@@ -100,3 +103,43 @@ def test_a_number_that_nobody_has():
         polytope_density(polytopes, 1e-6, start),
     ):
         assert np.isfinite(density.log_density(X, np.zeros((80, 1), dtype=int))).all()
+
+
+def test_outliers_are_centres_but_set_no_width():
+    """Widths equal those by the definition with clipped rows, around clipped means."""
+    modes, X, y, weight = make_rows()
+    X = X.copy()
+    X[3, 0], X[5, 1] = 1e7, -1e9
+    polytopes = Polytopes.from_rows(modes, X, y, weight, 3)
+    index, columns = build_index(polytopes.modes), Columns.of(X)
+    clipped = Polytopes.from_rows(modes, columns.clip(X), y, weight, 3)
+    some = EstimatedFrom(clipped, np.arange(len(polytopes)))
+    density = GeodesicBandwidth(1e-4).density(
+        polytopes, index, np.zeros(1, dtype=int), Execution(), columns=columns, estimated_from=some
+    )
+    assert_array_equal(density.mean, polytopes.mean)
+    K = reference.similarity(polytopes.modes, modes) * weight
+    inside, centre = columns.clip(X), columns.clip(polytopes.mean)
+    square = (inside[None] - centre[:, None]) ** 2
+    local = (K[..., None] * square).sum(axis=1) / K.sum(axis=1)[:, None]
+    local += 1e-4 * columns.spread**2
+    common = np.average(local, axis=0, weights=polytopes.size)
+    assert_allclose(density.precision, 1 / np.sqrt(local * common), rtol=1e-8)
+    assert_array_equal(density.ranges.high, columns.high)
+    assert columns.high[0] < 200
+
+
+def test_tiny_and_huge_units_leave_widths_finite():
+    modes, X, y, weight = make_rows()
+    for unit in (1e-250, 1e-150, 1e120):
+        scaled = unit * X
+        polytopes = Polytopes.from_rows(modes, scaled, y, weight, 3)
+        density = GeodesicBandwidth(1e-6).density(
+            polytopes,
+            build_index(polytopes.modes),
+            np.zeros(1, dtype=int),
+            Execution(),
+            columns=Columns.of(scaled),
+        )
+        assert np.isfinite(density.precision).all()
+        assert (density.precision > 0).all()

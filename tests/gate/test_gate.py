@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from polycal import PAPER, GeodesicCalibrator
 from polycal.core.density import Density
 from polycal.core.neighbours import Neighbours
 from polycal.gate.floor import logistic_scale
-from polycal.gate.gate import GateInput, GeodesicGate, balance, neighbourhood
+from polycal.gate.gate import SLOPE, GateInput, GeodesicGate, balance, neighbourhood, reaches
 from tests.toys.models import small_forest, small_network
 from tests.toys.settings import SETTINGS
 
@@ -132,3 +137,100 @@ def test_no_shared_leaf_closes_the_gate(gate, blobs):
     alone = model.nearest(X[450:])[0][:, 0] == 0
     assert alone.any()
     assert (model.in_distribution(X[450:])[alone] == 0).all()
+
+
+def test_reach_is_that_of_all_but_one_row_in_two_hundred():
+    beyond = np.random.default_rng(0).permutation(1000) / 100
+    assert reaches(beyond, np.ones(1000)) == (9.95, 9.94)  # rank 5 from above, of 1001
+    assert reaches(beyond, np.full(1000, 3.0)) == (9.95, 9.94)
+    assert reaches(beyond[:199], np.ones(199)) == tuple(np.sort(beyond[:199])[[-1, -2]])
+    # Too few rows to tell: 2 times the highest, and half a range.
+    assert reaches(np.array([2.0, 0.0]), np.ones(2)) == (5.0, 5.0)
+    # 1000 rows in groups of five: one group in 201 is out.
+    assert reaches(beyond, np.ones(1000), new_weight=5.0)[0] == 9.99
+
+
+def test_beyond_reach_log_f_falls():
+    density = Density.from_parts(np.zeros((1, 1)), np.ones((1, 1)), np.ones(1))
+    near = Neighbours(np.ones((3, 1)), np.zeros((3, 1), dtype=int))
+    X, beyond = np.zeros((3, 1)), np.array([0.0, 0.5, 2.0])
+    gate = GeodesicGate(100, 0.0, True, kappa=1.0, scale=1.0, reach=0.5)
+    assert_allclose(gate.log_f(GateInput(X, near, density, beyond=beyond)), [0, 0, -1.5 * SLOPE])
+    assert_allclose(gate.log_f(GateInput(X, near, density)), 0)
+    few = [GateInput(X, near, density, beyond=b) for b in (beyond, beyond + 1)]
+    fitted, log_f = GeodesicGate.fit(100, True, few)
+    assert fitted.reach == 7.0
+    assert_allclose(log_f, 0)
+    many = [GateInput(X, near, density, beyond=beyond)] * 99 + few[1:]
+    fitted, log_f = GeodesicGate.fit(100, True, many)
+    assert fitted.reach == 3.0
+    assert_allclose(log_f[-3:], [0, 0, -SLOPE])  # by the reach of the others, 2
+    assert_allclose(log_f[:-3], 0)
+
+
+@pytest.mark.parametrize("exponent", [-40, -11, 3, 40])
+def test_the_unit_of_a_feature_does_not_matter(exponent, blobs):
+    """The same trees, with their thresholds in the other unit, give the same answers."""
+    X, y = blobs
+    forest = RandomForestClassifier(20, random_state=0).fit(X[:300], y[:300])
+    answers = []
+    for power in (0, exponent):
+        scale = np.array([1.0, 2.0**power, 1.0, 1.0, 1.0])
+        other = deepcopy(forest)
+        for tree in other.estimators_:
+            threshold = tree.tree_.threshold  # a view
+            threshold[tree.tree_.feature == 1] *= 2.0**power
+        model = GeodesicCalibrator(FrozenEstimator(other))
+        rows = scale * X
+        model.fit(rows[:300], y[:300], X_cal=rows[300:450], y_cal=y[300:450])
+        queries = scale * np.concatenate([X[450:], 3 * X[450:]])
+        answers.append((model.predict_proba(queries), model.score_samples(queries)))
+    for before, after in zip(*answers, strict=True):
+        assert_allclose(after, before, rtol=0, atol=1e-9)
+
+
+PARENTS = {
+    "forest": lambda: RandomForestClassifier(50, random_state=0),
+    "boosting": lambda: HistGradientBoostingClassifier(max_iter=20, random_state=0),
+    "network": lambda: make_pipeline(StandardScaler(), small_network()),
+}
+
+
+def labelled(n, d, rng):
+    X = rng.normal(size=(n, d))
+    return X, (X[:, 0] + X[:, 1] + rng.normal(size=n) > 0).astype(int)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARENTS)
+def test_one_feature_of_a_hundred_is_enough(name):
+    rng = np.random.default_rng(0)
+    X, y = labelled(600, 100, rng)
+    model = GeodesicCalibrator(PARENTS[name](), random_state=0).fit(X, y)
+    new, _ = labelled(300, 100, rng)
+    assert np.mean(model.explain(new).verdict == "out") < 0.03
+    new[:, 7] = 10.0
+    found = model.explain(new)
+    assert np.mean(found.verdict == "out") > 0.9
+    assert np.mean(found.top_features(1)[0] == "x7") > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [1, 12], ids=["one", "all"])
+@pytest.mark.parametrize("name", PARENTS)
+def test_codes_for_unknown_do_not_open_the_gate(name, columns):
+    """99999 in 1 % of the rows: elsewhere 30 standard deviations are far all the same."""
+    rng = np.random.default_rng(0)
+    X, y = labelled(600, 12, rng)
+    new, _ = labelled(1000, 12, rng)
+    far = new[:200].copy()
+    far[:, 7] = 30.0
+    for rows in (X, new):
+        unknown = rng.random((len(rows), columns)) < 0.01
+        rows[:, :columns][unknown] = 99999.0
+    model = GeodesicCalibrator(PARENTS[name](), random_state=0).fit(X, y)
+    assert len(model.model_.reference.table.codes) == columns
+    assert model.in_distribution(far).mean() < 0.1
+    out = np.mean(model.explain(new).verdict == "out")
+    # The share of one model varies by its 600 calibration rows and by the 1000 new ones.
+    assert out <= 0.01 + 3 * np.sqrt(0.01 / 600 + 0.01 / 1000)

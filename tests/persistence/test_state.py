@@ -117,6 +117,7 @@ def fitted(name, *values):
     if name == "categories":
         X, y = mixed()
         X, y = X[:150].assign(colour=X["colour"].astype("category")), y[:150]
+        X.loc[1::10, "b"], X.loc[2::10, "b"] = -999.0, 99999.0  # two codes
         parent = HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=5, random_state=0)
     elif name == "forest":
         parent = small_forest(n_estimators=4, max_depth=4)
@@ -390,6 +391,13 @@ def test_votes_of_the_query_among_euclidean_neighbours_are_refused():
         ("model.reference.table.with_missing", lambda a: a.__setitem__(0, 2)),
         ("model.reference.table.with_missing", lambda a: a.__setitem__(0, -1)),
         ("model.reference.table.level_offsets", lambda a: a.__setitem__(1, 1)),
+        ("model.reference.table.codes", lambda a: a.__setitem__(0, np.nan)),
+        ("model.reference.table.codes", lambda a: a.__setitem__(0, 10**9)),
+        ("model.reference.table.code_number", lambda a: a.__setitem__(0, -1)),
+        ("model.reference.table.code_number", lambda a: a.__setitem__(0, 10**9)),
+        ("model.reference.table.code_number", lambda a: a.__setitem__(0, 0)),
+        ("model.reference.density.ranges.low", lambda a: a.__setitem__(0, 10**9)),
+        ("model.reference.density.ranges.unit", lambda a: a.__setitem__(0, 0)),
         ("model.reference.polytopes.variance.rows", lambda a: a.__setitem__(-1, 10**9)),
         ("model.reference.polytopes.variance.rows", lambda a: a.__setitem__(0, -1)),
         ("model.reference.polytopes.variance.rows", lambda a: a.__setitem__(0, a[1])),

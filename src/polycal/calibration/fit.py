@@ -146,7 +146,9 @@ def fit_model(
     # The gate: score, floor and trust weight.
     by_similarity = not options.reference.euclidean
     gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
-    gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, gate_inputs)
+    new_weight = _new_weight(folds)
+    fitted_on = (gate_inputs, weight, new_weight)
+    gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, *fitted_on)
     if found.own is not None:
         usual = _scores(gate, found.own.folds, execution)
         final = _scores(gate, [found.own.whole], execution)
@@ -163,7 +165,7 @@ def fit_model(
         scores = CalibrationScores(
             gate.lifted(log_f, known.lift(log_pi)),
             weight,
-            _new_weight(folds),
+            new_weight,
             options.confidence,
             classes,
         )

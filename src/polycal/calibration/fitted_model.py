@@ -204,10 +204,8 @@ class FittedModel:
             ]
         else:
             views = [neighbours]
-        scores = [
-            self.gate.log_f(GateInput(features, near, density, reading.energy, n_jobs))
-            for near in views
-        ]
+        rows = (density, reading.energy, n_jobs, density.beyond(features, n_jobs))
+        scores = [self.gate.log_f(GateInput(features, near, *rows)) for near in views]
         log_f: Floats = np.mean(scores, axis=0) if len(scores) > 1 else scores[0]
         return log_f
 
@@ -227,6 +225,9 @@ class FittedModel:
             yield "a calibration row has no class of the model"
         if self.gate.by_similarity == self.reference.euclidean:
             yield "the gate and the reference set find neighbours in different ways"
+        reach = self.gate.reach if isinstance(self.gate, GeodesicGate) else None
+        if reach is not None and self.reference.density.ranges is None:
+            yield "the gate judges by ranges that the density does not have"
         votes, gamma = self.reference.votes, self.posterior.gamma
         by_nearest = isinstance(votes, PolytopeVotes) and gamma is not None
         found = self.reference.fill or self.reference.euclidean

@@ -77,7 +77,9 @@ class CalibrationFold:
     def gate_input(self, n_jobs: int | None) -> GateInput:
         """The input of the gate for these rows."""
         density, excess = self.reference.density, self.log_similarity_excess
-        return GateInput(self.X, self.neighbours, density, self.reading.energy, n_jobs, excess)
+        beyond = density.beyond(self.X, n_jobs)
+        energy = self.reading.energy
+        return GateInput(self.X, self.neighbours, density, energy, n_jobs, beyond, excess)
 
     def usual_log_similarity(self) -> float:
         """Median of mean log K to the neighbours."""
@@ -181,12 +183,17 @@ def cross_fitted_folds(
     own = None
     if settings.match_scores:
         own = OwnRows([], _own_rows(reference, reading, rows, place, execution))
+    # A code that several rows share is one in every fold, whatever the fold's rows are.
+    table, coded = reference.table, None
+    if len(table.codes):
+        coded = table.is_code(table.encode(reading.features))
     folds = []
     for train, test in tqdm(splits, desc="parents", unit="fit", disable=not execution.verbose):
         known, new = rows.take(train), rows.take(test)
         other = fit(known)
         reading = read_rows(other, known, execution)
-        partial = ReferenceSet.build(reading, known, settings, execution, len(rows))
+        codes = None if coded is None else coded[train]
+        partial = ReferenceSet.build(reading, known, settings, execution, len(rows), codes)
         fold = CalibrationFold.score(partial, read_rows(other, new, execution), new, execution)
         if own is not None:
             same = _own_rows(partial, reading, known, place[train], execution)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Floats, Ints
+from .._utils.arrays import Bools, Floats, Ints
 from .._utils.saved import saved_array, saved_number, saved_part, unsaved
 from ..core.density import Density
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
-from ..core.table import Table, find_categories
+from ..core.table import Columns, Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
 from ..kernels import EuclideanIndex, KernelIndex, Search, build_index
 from ..posterior.votes import LabelEvidence, PolytopeVotes, QueryVotes
@@ -71,13 +71,18 @@ class ReferenceSet:
         settings: ReferenceSettings,
         execution: Execution,
         n_samples: int | None = None,
+        coded: Bools | None = None,
     ) -> ReferenceSet:
         """Find the polytopes of the rows, their densities, and an index (Algorithm 2).
 
         ``n_samples`` is the n of the exponent gamma log n, if it is not the number of rows.
+        ``coded`` says which numbers are known to be codes, see ``Table``.
         """
         categories = find_categories(reading.features, settings.categorical_features)
-        table, X = Table.learn(reading.features, categories)
+        directions = reading.energy is not None
+        robust = settings.bandwidth.robust and not directions
+        find_codes = robust and not settings.euclidean
+        table, X = Table.learn(reading.features, categories, find_codes, coded)
         if settings.euclidean and (table.has_symbols or np.isnan(X).any()):
             raise ValueError(
                 'distance="euclidean" needs numbers without missing values; X has categories or '
@@ -90,12 +95,21 @@ class ReferenceSet:
         # These votes are pooled with the parent, so they leave out a network's output layer.
         hidden = settings.votes is QueryVotes
         evidence = LabelEvidence.build(modes, polytopes.counts, hidden, execution.device)
+        columns = some = None
+        if robust:
+            columns = Columns.of(X[:, : len(table.numbers)])
+            clipped = columns.clip(X)
+            if clipped is not X:
+                rows_clipped = Polytopes.from_groups(modes, owner, clipped, *labels)
+                some = EstimatedFrom(rows_clipped, np.arange(len(polytopes)))
         density = settings.bandwidth.density(
             polytopes,
             evidence.index,
             table.level_offsets,
             execution,
-            directions=reading.energy is not None,
+            directions=directions,
+            columns=columns,
+            estimated_from=some,
         )
         return cls(
             table,
@@ -164,12 +178,17 @@ class ReferenceSet:
         """Estimate the bandwidths from some of the rows, which are in ``polytope``."""
         X = self.table.encode(reading.features)
         n_classes, offsets = self.polytopes.counts.shape[1], self.table.level_offsets
+        columns = None
+        if bandwidth.robust:
+            columns = Columns.of(X[:, : len(self.table.numbers)])
+            X = columns.clip(X)
         some = Polytopes.from_rows(reading.modes, X, rows.y, rows.weight, n_classes, offsets)
         density = bandwidth.density(
             self.polytopes,
             self.votes.evidence.index,
             offsets,
             execution,
+            columns=columns,
             estimated_from=EstimatedFrom(some, np.unique(polytope)),
         )
         return replace(self, density=density)

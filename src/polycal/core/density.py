@@ -18,9 +18,11 @@ from numba import njit
 
 from .._utils.arrays import Floats, Ints
 from .._utils.blocks import map_blocks
-from .._utils.saved import saved_array
+from .._utils.saved import saved_array, saved_part
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+# Distances are cut here, so that their differences are numbers.
+FARTHEST = 1e300
 
 
 class DensityArrays(NamedTuple):
@@ -32,6 +34,30 @@ class DensityArrays(NamedTuple):
     log_missing: Floats
     log_share: Floats
     level_offsets: Ints
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Lowest and highest training value of each number, without those that lie far away."""
+
+    low: Floats = saved_array("float64 numbers")
+    high: Floats = saved_array("float64 numbers")
+    unit: Floats = saved_array("float64 numbers")  # half of the range
+
+    def beyond(self, X: Floats, n_jobs: int | None = None) -> Floats:
+        """How far the number that is farthest out of its range is out, in half ranges; 0 inside."""
+        out = np.empty(len(X))
+
+        def fill(rows: slice) -> None:
+            _beyond(X[rows], self.low, self.high, self.unit, out[rows])
+
+        map_blocks(fill, len(X), 8, n_jobs=n_jobs)
+        return out
+
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in ranges that were read from a file, as messages."""
+        if not (self.low <= self.high).all() or not (self.unit > 0).all():
+            yield "the range of a number is empty"
 
 
 @dataclass(frozen=True)
@@ -49,6 +75,7 @@ class Density:
     # first level of each symbol, and the number of all levels
     level_offsets: Ints = saved_array("int64 offsets")
     log_mass: Floats = saved_array("float64 polytopes")  # log of the share of rows
+    ranges: Ranges | None = saved_part(default=None)
 
     @classmethod
     def from_parts(
@@ -114,6 +141,10 @@ class Density:
         """``log_density`` minus the log density at the centre, so every kernel has height 1."""
         return self._terms(X, index, n_jobs)[0]
 
+    def beyond(self, X: Floats, n_jobs: int | None = None) -> Floats | None:
+        """``Ranges.beyond`` of each row; None without ranges."""
+        return None if self.ranges is None else self.ranges.beyond(X, n_jobs)
+
     def _terms(self, X: Floats, index: Ints, n_jobs: int | None) -> tuple[Floats, Floats]:
         terms = np.empty(index.shape), np.empty(index.shape)
 
@@ -135,6 +166,18 @@ def _log_sums(values: Floats) -> Floats:
 
 # Passed to loops that take a density but do not use it.
 NO_DENSITY = Density.from_parts(np.empty((0, 0)), np.empty((0, 0)), np.empty(0))
+
+
+@njit(nogil=True, cache=True)
+def _beyond(X, low, high, unit, out):
+    for i in range(X.shape[0]):
+        farthest = 0.0
+        for j in range(len(low)):
+            x = X[i, j]
+            if x < low[j] or x > high[j]:  # NaN is neither
+                away = low[j] - x if x < low[j] else x - high[j]
+                farthest = max(farthest, away / unit[j])
+        out[i] = min(farthest, FARTHEST)
 
 
 @njit(nogil=True, cache=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -14,6 +14,15 @@ from .._utils.saved import saved_array, saved_value
 
 # Names of the data types of categories in pandas and polars.
 CATEGORY_TYPES = ("category", "Categorical", "Enum")
+# A value is far where it is more than this many interquartile ranges outside of the quartiles, and
+# a gap of as many parts it from the others.
+FAR = 10.0
+# Rows that share a far value exactly, for it to be a code.
+CODE_ROWS = 3
+# Rows that quartiles are estimated from.
+QUARTILE_ROWS = 10_000
+# Part of a value that is no more than its rounding.
+ROUNDING = 1e-13
 # Equal rows are copies where fewer rows than this would be equal by chance.
 CHANCE = 0.05
 
@@ -26,33 +35,54 @@ class Table:
     level of each category, and for each number that was missing in some row of the fit, whether
     it is missing (1) or not (0). The last level of a category is for values that were not in the
     fit. A missing category is a level of its own.
+
+    A code is a far value that several rows share, such as 99999 for "unknown". It is a missing
+    number with a level of its own: 2 for the first code of the number, 3 for the next.
     """
 
     numbers: Ints = saved_array("int64 numbers")  # columns
     categories: Ints = saved_array("int64 categories")  # columns
     levels: tuple[Array, ...] = saved_value()  # known values of each category, None for missing
-    # which of ``numbers`` were missing in some row of the fit
+    # which of ``numbers`` were missing, or a code, in some row of the fit
     with_missing: Ints = saved_array("int64 with_missing")
     # first level of each symbol, and the number of all levels
     level_offsets: Ints = saved_array("int64 offsets")
+    codes: Floats = saved_array("float64 codes")
+    code_number: Ints = saved_array("int64 codes")  # place of its number in ``with_missing``
 
     @classmethod
-    def learn(cls, X: Any, categories: Ints) -> tuple[Table, Floats]:
-        """Learn the columns and levels from the rows of the fit; also return the encoded rows."""
+    def learn(
+        cls, X: Any, categories: Ints, find_codes: bool = False, coded: Bools | None = None
+    ) -> tuple[Table, Floats]:
+        """Learn the columns and levels from the rows of the fit; also return the encoded rows.
+
+        ``coded`` says which numbers are known to be codes, as ``is_code`` gives it.
+        """
         categories = np.asarray(categories, dtype=int)
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
         levels = tuple(_known(column_values(X, j)) for j in categories)
         values, complete = _numbers(X, numbers)
+        codes = _find_codes(values, coded) if find_codes else {}
         some = np.zeros(0, dtype=bool) if complete else np.isnan(values).any(axis=0)
-        with_missing = np.flatnonzero(some)
-        offsets = _level_offsets(levels, len(with_missing))
-        table = cls(numbers, categories, levels, with_missing, offsets)
+        with_missing = np.union1d(np.flatnonzero(some), list(codes)).astype(np.int64)
+        code_number = np.repeat(
+            np.searchsorted(with_missing, list(codes)), [len(found) for found in codes.values()]
+        )
+        offsets = _level_offsets(levels, len(with_missing), code_number)
+        code = np.concatenate([np.empty(0), *codes.values()])
+        table = cls(numbers, categories, levels, with_missing, offsets, code, code_number)
         return table, table._with_symbols(values, X)
 
     @property
     def has_symbols(self) -> bool:
         """Whether there are categories, or numbers that are missing in some rows."""
         return len(self.level_offsets) > 1
+
+    def is_code(self, encoded: Floats) -> Bools:
+        """Which numbers of encoded rows are codes, shape (n_samples, n_numbers)."""
+        found = np.zeros((len(encoded), len(self.numbers)), dtype=bool)
+        found[:, self.with_missing] = encoded[:, len(self.numbers) + len(self.categories) :] >= 2
+        return found
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers and symbols, shape (n_samples, n_numbers + n_symbols), float64."""
@@ -61,12 +91,20 @@ class Table:
     def _with_symbols(self, numbers: Floats, X: Any) -> Floats:
         if not self.has_symbols:
             return numbers
-        codes = [
+        symbols = [
             _codes(column_values(X, j), known)
             for j, known in zip(self.categories, self.levels, strict=True)
         ]
-        codes += list(np.isnan(numbers[:, self.with_missing]).T)
-        return np.column_stack([numbers, *codes])
+        for c, j in enumerate(self.with_missing):
+            level = np.isnan(numbers[:, j]).astype(float)
+            for k, code in enumerate(self.codes[self.code_number == c]):
+                level[numbers[:, j] == code] = 2 + k
+            symbols.append(level)
+        encoded = np.column_stack([numbers, *symbols])
+        for c in np.unique(self.code_number):
+            is_code = symbols[len(self.categories) + c] >= 2
+            encoded[is_code, self.with_missing[c]] = np.nan
+        return encoded
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in a table that was read from a file, as messages."""
@@ -84,15 +122,116 @@ class Table:
             yield "the level of a category is no value of a column"
         if ((self.with_missing < 0) | (self.with_missing >= len(self.numbers))).any():
             yield "missing-column index out of range"
-        offsets = _level_offsets(self.levels, len(self.with_missing))
+        n_symbols = len(self.with_missing)
+        if ((self.code_number < 0) | (self.code_number >= n_symbols)).any():
+            yield "a code belongs to no number"
+            return
+        order = np.lexsort((self.codes, self.code_number))
+        if not np.isfinite(self.codes).all() or (order != np.arange(len(order))).any():
+            yield "the codes are no numbers, or out of order"
+        offsets = _level_offsets(self.levels, n_symbols, self.code_number)
         if not np.array_equal(self.level_offsets, offsets):
             yield "level offsets do not fit the levels"
 
 
-def _level_offsets(levels: Sequence[Array], n_with_missing: int) -> Ints:
+def _level_offsets(levels: Sequence[Array], n_with_missing: int, code_number: Ints) -> Ints:
     """First level of each symbol, and the number of all levels."""
-    width = [len(known) + 1 for known in levels] + [2] * n_with_missing
+    n_codes = np.bincount(code_number, minlength=n_with_missing)
+    width = [len(known) + 1 for known in levels] + (2 + n_codes).tolist()
     return np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
+
+
+class Columns(NamedTuple):
+    """Where the values of each number lie, whatever a few far ones are."""
+
+    low: Floats  # lowest and highest value that is not far
+    high: Floats
+    unit: Floats  # half of the range; of a constant c it is abs(c), or 1 for c = 0
+    # interquartile range; where that is 0, standard deviation, or the unit of a constant
+    spread: Floats
+    lower: Floats  # quartiles -/+ 10 interquartile ranges; infinite where these are 0
+    upper: Floats
+
+    @classmethod
+    def of(cls, X: Floats) -> Columns:
+        """Describe each column; NaN is no value."""
+        n = len(X)
+        rows = np.random.default_rng(0).permutation(n)[:QUARTILE_ROWS]
+        first, third = _quartiles(X if n <= QUARTILE_ROWS else X[rows])
+        low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            width = third - first
+            varies = np.isfinite(width) & (width > ROUNDING * np.maximum(abs(first), abs(third)))
+            lower = np.where(varies, first - FAR * width, -np.inf)
+            upper = np.where(varies, third + FAR * width, np.inf)
+        for j in np.flatnonzero(high > upper):
+            high[j] = _last_near(X[:, j], upper[j], FAR * width[j])
+        for j in np.flatnonzero(low < lower):
+            low[j] = -_last_near(-X[:, j], -lower[j], FAR * width[j])
+        low, high = np.nan_to_num(low), np.nan_to_num(high)  # 0 without any value
+        size = np.maximum(abs(low), abs(high))
+        unit = 0.5 * high - 0.5 * low
+        unit = np.where(unit > ROUNDING * size, unit, np.where(size > 0, size, 1.0))
+        spread = np.where(varies, width, unit)
+        for j in np.flatnonzero(~varies & (high > low)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                deviation = np.nanstd(X[:, j])
+            if np.isfinite(deviation) and deviation > ROUNDING * size[j]:
+                spread[j] = deviation
+        return cls(low, high, unit, spread, lower, upper)
+
+    def clip(self, X: Floats) -> Floats:
+        """Rows with each number inside the fences; X itself where all are."""
+        n = len(self.low)
+        low, high = np.fmin.reduce(X, axis=0)[:n], np.fmax.reduce(X, axis=0)[:n]
+        outside = np.flatnonzero((low < self.lower) | (high > self.upper))
+        if len(outside) == 0:
+            return X
+        clipped = X.copy()
+        clipped[:, outside] = np.clip(X[:, outside], self.lower[outside], self.upper[outside])
+        return clipped
+
+
+def _quartiles(X: Floats) -> tuple[Floats, Floats]:
+    """First and third quartile of each column; NaN without values."""
+    ordered = np.sort(X.T, axis=1)  # NaN comes last
+    last = np.maximum(np.count_nonzero(~np.isnan(ordered), axis=1) - 1, 0)
+    column = np.arange(len(ordered))
+
+    def quantile(share: float) -> Floats:
+        place = share * last
+        below = place.astype(np.int64)
+        low, high = ordered[column, below], ordered[column, np.minimum(below + 1, last)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Floats = low + (place - below) * (high - low)
+        return found
+
+    return quantile(0.25), quantile(0.75)
+
+
+def _last_near(values: Floats, fence: float, gap: float) -> float:
+    """The highest value before the first gap of this size beyond the fence."""
+    inside = values[values <= fence].max()
+    ordered = np.concatenate([[inside], np.sort(values[values > fence])])
+    far = np.flatnonzero(np.diff(ordered) > gap)
+    return float(ordered[far[0]] if len(far) else ordered[-1])
+
+
+def _find_codes(X: Floats, coded: Bools | None) -> dict[int, Floats]:
+    """The codes of each column that has any: far values that rows share, and those known."""
+    columns = Columns.of(X)
+    low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
+    codes = {}
+    for j in np.flatnonzero((low < columns.low) | (high > columns.high)):
+        values = X[:, j]
+        is_far = (values < columns.low[j]) | (values > columns.high[j])
+        value, count = np.unique(values[is_far], return_counts=True)
+        found = value[count >= CODE_ROWS]
+        if coded is not None and coded.shape == X.shape:
+            found = np.union1d(found, values[is_far & coded[:, j]])
+        if len(found):
+            codes[int(j)] = found
+    return codes
 
 
 def _may_be_level(value: Any) -> bool:

@@ -63,7 +63,8 @@ class GeodesicCalibrator(BaseCalibrator):
     n_neighbors : int, default=10
         Number of nearest polytopes that the geodesic gate uses.
     regularization : float, default=1e-6
-        Added to each variance.
+        Added to each variance. With ``bandwidth="geodesic"`` it is a multiple of the squared
+        interquartile range of the feature, so that the unit of a feature does not matter.
     scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
         Criterion that gamma is chosen by.
     calibration : {"auto", "holdout", "oob", "cv"}, int or splitter, default="auto"

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
 
 from .._utils.arrays import Floats, Ints
 from .._utils.significance import WEIGHT_ROUNDING
-from ..core.density import Density
+from ..core.density import Density, Ranges
 from ..core.execution import Execution
 from ..core.polytopes import NO_SYMBOLS, Polytopes
+from ..core.table import Columns
 from ..kernels import KernelIndex
+
+# Least that is added to a variance, whatever the unit of a feature.
+LEAST_VARIANCE = 1e-290
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,9 @@ class EstimatedFrom:
 class Bandwidth(ABC):
     """How the widths of the densities are estimated."""
 
+    # whether the range of each feature counts, and values far outside of it do not
+    robust = False
+
     def __init__(self, regularization: float):
         self.regularization = regularization
 
@@ -39,12 +46,14 @@ class Bandwidth(ABC):
         execution: Execution,
         *,
         directions: bool = False,
+        columns: Columns | None = None,
         estimated_from: EstimatedFrom | None = None,
     ) -> Density:
         """The density of each polytope.
 
-        ``directions`` is True where the rows are embeddings of length 1. With ``estimated_from``,
-        widths are estimated from these rows only.
+        ``directions`` is True where the rows are embeddings of length 1. ``columns`` describes the
+        numbers, for a bandwidth that is robust. With ``estimated_from``, widths are estimated from
+        these rows only.
         """
 
 
@@ -59,6 +68,7 @@ class PolytopeBandwidth(Bandwidth):
         execution: Execution,
         *,
         directions: bool = False,
+        columns: Columns | None = None,
         estimated_from: EstimatedFrom | None = None,
     ) -> Density:
         return polytope_density(polytopes, self.regularization, level_offsets)
@@ -70,6 +80,8 @@ class GeodesicBandwidth(Bandwidth):
     With ``directions``, it is one width for all features and polytopes.
     """
 
+    robust = True
+
     def density(
         self,
         polytopes: Polytopes,
@@ -78,12 +90,17 @@ class GeodesicBandwidth(Bandwidth):
         execution: Execution,
         *,
         directions: bool = False,
+        columns: Columns | None = None,
         estimated_from: EstimatedFrom | None = None,
     ) -> Density:
         if directions:
             return class_density(polytopes, self.regularization)
-        settings = (self.regularization, execution, level_offsets, estimated_from)
-        return geodesic_density(polytopes, index, *settings)
+        assert columns is not None
+        least = self.regularization * np.minimum(columns.spread, 1e150) ** 2
+        around = columns.clip(polytopes.mean)
+        settings = (np.maximum(least, LEAST_VARIANCE), execution, level_offsets, estimated_from)
+        density = geodesic_density(polytopes, index, *settings, around)
+        return replace(density, ranges=Ranges(columns.low, columns.high, columns.unit))
 
 
 def polytope_density(
@@ -106,10 +123,11 @@ def polytope_density(
 def geodesic_density(
     polytopes: Polytopes,
     index: KernelIndex,
-    regularization: float,
+    regularization: float | Floats,
     execution: Execution,
     level_offsets: Ints = NO_SYMBOLS,
     estimated_from: EstimatedFrom | None = None,
+    around: Floats | None = None,
 ) -> Density:
     """Variance around the polytope's mean over all rows, weighted by K(r, s), shrunk halfway.
 
@@ -122,7 +140,9 @@ def geodesic_density(
     missing in all rows of a polytope has the K-weighted mean of the others.
 
     With ``estimated_from``, variances and shares are estimated from these rows alone; the centres
-    are those of all rows.
+    are those of all rows. ``around`` is what the variances are around, if it is not the means of
+    the polytopes: an outlier is the centre of its polytope, but must not set its width. lambda, the
+    ``regularization``, is one number, or one for each feature.
     """
     some = estimated_from or EstimatedFrom(polytopes, np.arange(len(polytopes)))
     rows, polytope = some.rows, some.polytope
@@ -139,12 +159,14 @@ def geodesic_density(
     # The centres are the means of the polytopes, except for numbers that all their rows miss.
     mean = polytopes.mean.copy() if polytopes.observed.shape[1] > 1 else polytopes.mean
     variance = np.empty_like(mean)
-    _local_variances(sums, width, polytopes.observed, center, overall, mean, variance)
+    around = polytopes.mean if around is None else around
+    _local_variances(sums, width, polytopes.observed, center, overall, around, mean, variance)
     near_levels = sums[:, width + 2 * n_numbers :]
     variance += regularization
     common_variance = rows.size @ (variance if estimated_from is None else variance[polytope])
-    variance *= common_variance / rows.size.sum()
+    # The product of two roots neither overflows nor is 0, whatever the unit of a feature.
     np.sqrt(variance, out=variance)
+    variance *= np.sqrt(common_variance / rows.size.sum())
     near_shares = smoothed_shares(near_levels, rows.levels, level_offsets)
     common = smoothed_shares(rows.levels.sum(axis=0)[None], rows.levels, level_offsets)
     log_share = 0.5 * (np.log(near_shares) + np.log(common))
@@ -237,15 +259,15 @@ def _fill_moments(weight, mean, variance, center, polytope, out):
 
 
 @njit(nogil=True, cache=True)
-def _local_variances(sums, width, observed, center, overall, mean, out_variance):
-    """Variance around each mean from K-weighted moments; sets means of numbers without rows."""
+def _local_variances(sums, width, observed, center, overall, around, mean, out_variance):
+    """Variance ``around`` each centre from K-weighted moments; sets means without rows."""
     n, wide = mean.shape[1], observed.shape[1] > 1
     for r in range(mean.shape[0]):
         for j in range(n):
             weight = sums[r, j if width > 1 else 0]
             first = sums[r, width + j] / weight if weight > 0 else 0.0
             is_observed = observed[r, j if wide else 0] > 0
-            moved = mean[r, j] - center[j] if is_observed else first
+            moved = around[r, j] - center[j] if is_observed else first
             if not is_observed:
                 mean[r, j] = first + center[j]
             if weight > 0:

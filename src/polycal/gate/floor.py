@@ -188,17 +188,23 @@ def conformal_floor(
     if not finite.any():
         return 0.0
     order = np.argsort(log_f)
-    below = np.cumsum(weight[order])
-    if new_weight is None:
-        rank = below / (weight.sum() + weight.mean())
-    else:  # the row of the floor counts as a whole group, like the new row
-        rank = (below - weight[order] + new_weight) / (weight.sum() + new_weight)
+    rank = ranks(weight[order], new_weight)
     # The factor is for rounding in the sum of weights.
     last = int(np.searchsorted(rank, false_alarm * (1 + 1e-12), side="right")) - 1
     lowest = float(log_f[finite].min())
     if last < 0:
         return lowest - logistic_scale(log_f) * math.log(float(rank[0]) / false_alarm)
     return max(float(log_f[order[last]]), lowest)
+
+
+def ranks(weight: Floats, new_weight: float | None) -> Floats:
+    """Rank of each of some ordered rows as a share of all, the new row included."""
+    below = np.cumsum(weight)
+    if new_weight is None:
+        rank: Floats = below / (weight.sum() + weight.mean())
+    else:  # a row counts as a whole group, like the new row
+        rank = (below - weight + new_weight) / (weight.sum() + new_weight)
+    return rank
 
 
 def mixture_losses(alpha: Floats, own: Floats, prior: Floats) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -15,7 +15,12 @@ from .._utils.arrays import Floats
 from .._utils.saved import saved_number
 from ..core.density import Density
 from ..core.neighbours import Neighbours
-from .floor import interquartile_range, logistic_scale
+from .floor import interquartile_range, logistic_scale, ranks
+
+# Share of new in-distribution rows that may be out of a feature's range by more than ``reach``.
+BEYOND_REACH = 0.005
+# Units of log f that a row loses for each half range beyond ``reach``.
+SLOPE = 50.0
 
 # Weight of the posterior's lift beside log f, whose interquartile range is 2.2.
 LIFT_WEIGHT = 2.0
@@ -30,6 +35,8 @@ class GateInput:
     density: Density
     energy: Floats | None = None  # of each row's logits, where the parent gives it
     n_jobs: int | None = None
+    # how far a row is out of the range of some number, in half ranges, where it counts
+    beyond: Floats | None = None
     # subtracted from mean log K, where that of other rows is lower for a reason of its own
     log_similarity_excess: float = 0.0
 
@@ -50,9 +57,17 @@ class Gate(ABC):
     @classmethod
     @abstractmethod
     def fit(
-        cls, n_samples: int, by_similarity: bool, folds: Sequence[GateInput]
+        cls,
+        n_samples: int,
+        by_similarity: bool,
+        folds: Sequence[GateInput],
+        weight: Floats | None = None,
+        new_weight: float | None = None,
     ) -> tuple[Self, Floats]:
-        """A gate whose floor is still 0, and log f of the calibration rows of all folds."""
+        """A gate whose floor is still 0, and log f of the calibration rows of all folds.
+
+        The weights are those of ``CalibrationScores``.
+        """
 
     @abstractmethod
     def log_f(self, rows: GateInput) -> Floats:
@@ -78,7 +93,12 @@ class GaussianGate(Gate):
 
     @classmethod
     def fit(
-        cls, n_samples: int, by_similarity: bool, folds: Sequence[GateInput]
+        cls,
+        n_samples: int,
+        by_similarity: bool,
+        folds: Sequence[GateInput],
+        weight: Floats | None = None,
+        new_weight: float | None = None,
     ) -> tuple[Self, Floats]:
         gate = cls(n_samples, 0.0, by_similarity)
         return gate, np.concatenate([gate.log_f(fold) for fold in folds])
@@ -98,6 +118,9 @@ class GeodesicGate(Gate):
 
     The second term is mean log K; for directions of an embedding it is the energy of the logits,
     cut at the highest energy of the calibration rows.
+
+    Among hundreds of features, one that is far out of its range hardly changes these terms. So log
+    f falls by ``SLOPE`` for each half range that the farthest number lies beyond ``reach``.
     """
 
     kappa: float = saved_number(float)
@@ -106,17 +129,33 @@ class GeodesicGate(Gate):
     ceiling: float | None = saved_number(float, optional=True, default=None)
     # whether the lift of the posterior is part of the score
     lifts: bool = saved_number(bool, default=True)
+    # how far numbers of all but ``BEYOND_REACH`` of the calibration rows are out of their ranges,
+    # in half ranges; None where ranges do not count
+    reach: float | None = saved_number(float, optional=True, above=-1.0, default=None)
 
     @classmethod
     def fit(
-        cls, n_samples: int, by_similarity: bool, folds: Sequence[GateInput]
+        cls,
+        n_samples: int,
+        by_similarity: bool,
+        folds: Sequence[GateInput],
+        weight: Floats | None = None,
+        new_weight: float | None = None,
     ) -> tuple[Self, Floats]:
         terms = [neighbourhood(fold, by_similarity) for fold in folds]
         kernel, log_similarity = map(np.concatenate, zip(*terms, strict=True))
         energies = [fold.energy for fold in folds if fold.energy is not None]
         energy = np.concatenate(energies) if energies else None
         gate = cls.from_terms(n_samples, by_similarity, kernel, log_similarity, energy)
-        return gate, gate.combine(kernel, log_similarity, energy)
+        log_f = gate.combine(kernel, log_similarity, energy)
+        found = [fold.beyond for fold in folds if fold.beyond is not None]
+        if not found:
+            return gate, log_f
+        beyond = np.concatenate(found)
+        reach, own_reach = reaches(
+            beyond, np.ones(len(beyond)) if weight is None else weight, new_weight
+        )
+        return replace(gate, reach=reach), log_f - excess(beyond, own_reach)
 
     @classmethod
     def from_terms(
@@ -146,7 +185,10 @@ class GeodesicGate(Gate):
         return log_f + LIFT_WEIGHT * lift if self.lifts else log_f
 
     def log_f(self, rows: GateInput) -> Floats:
-        return self.combine(*neighbourhood(rows, self.by_similarity), rows.energy)
+        log_f = self.combine(*neighbourhood(rows, self.by_similarity), rows.energy)
+        if self.reach is None or rows.beyond is None:
+            return log_f
+        return log_f - excess(rows.beyond, self.reach)
 
     def combine(self, kernel: Floats, second: Floats, energy: Floats | None) -> Floats:
         """log f from the two terms of ``neighbourhood``, and the energy."""
@@ -178,6 +220,27 @@ def neighbourhood(rows: GateInput, by_similarity: bool = True) -> tuple[Floats, 
     log_similarity /= np.maximum(counts.sum(axis=1), 1)
     log_similarity -= rows.log_similarity_excess
     return np.logaddexp.reduce(log_kernel, axis=1), log_similarity
+
+
+def reaches(beyond: Floats, weight: Floats, new_weight: float | None = None) -> tuple[float, float]:
+    """What all but ``BEYOND_REACH`` of new in-distribution rows stay below, and one rank less.
+
+    The first is for new rows. The second is for the calibration rows themselves: it is what the
+    first would be without one of those above. Where the rows are too few, both are well above the
+    highest value: no calibration row loses anything then, and a new row only far away.
+    """
+    order = np.argsort(-beyond)
+    rank = ranks(weight[order], new_weight)
+    last = int(np.searchsorted(rank, BEYOND_REACH * (1 + 1e-12), side="right")) - 1
+    if last < 0:
+        return (1.0 + 2.0 * float(beyond.max()),) * 2
+    return float(beyond[order[last]]), float(beyond[order[min(last + 1, len(order) - 1)]])
+
+
+def excess(beyond: Floats, reach: float) -> Floats:
+    """What rows lose in log f for lying beyond the reach."""
+    lost: Floats = SLOPE * np.maximum(beyond - reach, 0.0)
+    return lost
 
 
 def balance(kernel: Floats, second: Floats) -> float:

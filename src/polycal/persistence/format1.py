@@ -72,9 +72,9 @@ def _reference(
     gaussian = settings["gate"] == "gaussian"
     return {
         "type": "ReferenceSet",
-        "table": _renamed("Table", table, {"sometimes": "with_missing", "start": "level_offsets"}),
+        "table": _table(table, arrays),
         "polytopes": polytopes,
-        "density": _renamed("Density", density, {"start": "level_offsets"}),
+        "density": _renamed("Density", density, {"start": "level_offsets"}) | {"ranges": None},
         "votes": _votes(kernel, modes, settings, posterior),
         "row_polytope": owner,
         "row_id": ids,
@@ -83,6 +83,13 @@ def _reference(
         "euclidean": settings["distance"] == "euclidean",
         "n_views": 1,
     }
+
+
+def _table(node: Any, arrays: dict[str, Array]) -> dict[str, Any]:
+    """The first files had no codes."""
+    table = _renamed("Table", node, {"sometimes": "with_missing", "start": "level_offsets"})
+    arrays["no codes"], arrays["of no number"] = np.zeros(0), np.zeros(0, dtype=np.int64)
+    return table | {"codes": {"array": "no codes"}, "code_number": {"array": "of no number"}}
 
 
 def _variance(polytopes: dict[str, Any], arrays: dict[str, Array]) -> Any:
@@ -137,7 +144,7 @@ def _gate(node: Any, settings: dict[str, Any]) -> dict[str, Any]:
     by_similarity = settings["distance"] == "geodesic"
     if settings["gate"] == "gaussian":
         return _typed("GaussianGate", node) | {"by_similarity": by_similarity}
-    without = {"ceiling": None, "by_similarity": by_similarity, "lifts": False}
+    without = {"ceiling": None, "reach": None, "lifts": False, "by_similarity": by_similarity}
     return _typed("GeodesicGate", without | expect_type(dict, node))
 
 
