@@ -125,7 +125,7 @@ def test_false_alarms_of_new_rows_keep_their_share(plan):
         model = GeodesicCalibrator(
             parent, calibration=plan, false_alarm=0.05, random_state=seed
         ).fit(X[:600], y[:600])
-        shares.append((model.score_samples(X[600:]) < model.log_floor_).mean())
+        shares.append((model.score_samples(X[600:]) < model.model_.scores.floor(0.05)).mean())
     # 600 calibration rows: each share has a deviation of 0.009, their mean of 0.003.
     assert np.mean(shares) < 0.05 + 0.009
     # Parents that saw 80 % of the rows see new ones as a little stranger than the final one.

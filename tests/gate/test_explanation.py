@@ -58,7 +58,8 @@ def test_agrees_with_the_other_methods(model):
     similarity, polytope = model.nearest(new)
     np.testing.assert_allclose(found.similarity, similarity[:, 0])
     np.testing.assert_array_equal(found.polytope, polytope[:, 0])
-    assert found.thresholds[0] == model.log_floor_
+    assert found.thresholds[0] == model.out_floor_
+    np.testing.assert_array_equal(found.verdict == "out", found.score < model.out_floor_)
     assert len(found) == len(new)
 
 

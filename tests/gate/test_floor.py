@@ -16,8 +16,10 @@ from polycal.gate.floor import (
     LEVELS,
     CalibrationScores,
     affordable_level,
+    cautious_level,
     conformal_floor,
     logistic_scale,
+    mixture_losses,
 )
 from polycal.gate.gate import GeodesicGate
 from tests.toys.models import small_forest
@@ -103,19 +105,52 @@ def test_auto_false_alarm_takes_what_costs_nothing():
     scores = CalibrationScores(log_f, np.ones(1000))
     gate = GeodesicGate(1000, 0.0, True, 1.0, 1.0)
 
-    def alpha(floor):
-        return replace(gate, log_floor=floor).alpha(log_f)
+    def level(own):
+        def losses(level):
+            alpha = replace(gate, log_floor=scores.floor(level)).alpha(log_f)
+            return mixture_losses(alpha, own, np.full(1000, 0.5))
 
-    y = np.tile([0, 1], 500)
-    prior = np.array([0.5, 0.5])
-    nothing = np.log(np.full((1000, 2), 0.5))
-    assert affordable_level(alpha, scores, nothing, prior, y) == LEVELS[-1]
-    perfect = np.log(np.where(np.arange(2) == y[:, None], 0.999, 0.001))
-    assert affordable_level(alpha, scores, perfect, prior, y) == LEVELS[0]
+        return affordable_level(losses, scores.weight), cautious_level(losses, scores.weight, 0.01)
+
+    assert level(np.full(1000, 0.5)) == (LEVELS[-1], 0.01)
+    assert level(np.full(1000, 0.999)) == (LEVELS[0], pytest.approx(0.0001))
     # Right only where it is familiar: up to a level near that share the prior is the better answer.
-    wrong = np.where(log_f < 0.5, 1 - y, y)  # the 50 lowest of 1000
-    half = np.log(np.where(np.arange(2) == wrong[:, None], 0.9, 0.1))
-    assert affordable_level(alpha, scores, half, prior, y) >= 0.05
+    highest, caution = level(np.where(log_f < 0.5, 0.1, 0.9))  # the 50 lowest of 1000
+    assert highest >= 0.05
+    assert caution == 0.01
+
+
+def test_caution_is_the_highest_level_that_costs_no_log_loss():
+    """Losses by hand: a level costs one unit on each of its rows, or saves one."""
+    weight = np.ones(1000)
+
+    def losses(level, unit):
+        return np.where(np.arange(1000) < round(1000 * level), unit, 0.0)
+
+    assert cautious_level(lambda level: losses(level, 1.0), weight, 0.1) == pytest.approx(0.001)
+    assert cautious_level(lambda level: losses(level, -1.0), weight, 0.1) == 0.1
+    noise = np.random.default_rng(0).normal(size=(2, 1000))
+    even = {0.1: noise[0] - noise[0].mean() + 0.01}
+    chosen = cautious_level(lambda level: even.get(level, np.zeros(1000)), weight, 0.1)
+    assert chosen == 0.1  # half a standard error is 0.016
+
+
+def test_classes_that_are_not_rare_have_bounds_of_their_own():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [1000, 150, 90])
+    log_f = rng.normal(size=1240) - 3.0 * y
+    scores = CalibrationScores(log_f, np.ones(1240), y=y)
+    assert scores.bounded_classes(0.01).tolist() == [0, 1]  # 90 rows are too few for 1 %
+    assert scores.bounded_classes(0.05).tolist() == [0, 1, 2]
+    assert scores.verdict_floor(0.01) == conformal_floor(log_f[y == 1], np.ones(150), 0.01)
+    assert scores.verdict_floor(0.01) < scores.floor(0.01)
+    assert "also of 2 of the 3 classes" in scores.guarantee(0.01)
+    assert scores.guarantee(0.05).endswith("also of each class")
+    one = CalibrationScores(log_f, np.ones(1240))
+    assert one.verdict_floor(0.01) == one.floor(0.01)
+    rare = CalibrationScores(log_f[:1100], np.ones(1100), y=(np.arange(1100) >= 1000).astype(int))
+    assert rare.bounded_classes(0.01).tolist() == [0]  # 100 of 1100 rows: below a tenth
+    assert rare.verdict_floor(0.01) == rare.floor(0.01)
 
 
 def test_auto_false_alarm_in_a_model():

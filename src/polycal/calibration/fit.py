@@ -149,10 +149,6 @@ def fit_model(
     new_weight = _new_weight(folds)
     fitted_on = (gate_inputs, weight, new_weight)
     gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, *fitted_on)
-    if found.own is not None:
-        usual = _scores(gate, found.own.folds, execution)
-        final = _scores(gate, [found.own.whole], execution)
-        log_f = without_excess(CalibrationScores(log_f, weight), usual, final).log_f
     votes = None
     if posterior.gamma is not None:
         votes = _votes(folds, np.array([posterior.gamma]), execution)[0]
@@ -180,6 +176,10 @@ def fit_model(
     labelled = (parent_proba, votes, y, weight)
     posterior = refit_through_gate(posterior, *labelled, first_alpha, execution.device)
     scores, own = judged(posterior)
+    if found.own is not None:
+        usual = _scores(gate, posterior, found.own.folds, execution)
+        final = _scores(gate, posterior, [found.own.whole], execution)
+        scores = without_excess(scores, usual, final)
 
     def losses(level: float) -> Floats:
         return mixture_losses(alpha(scores, level), own, posterior.fitted_prior[y])
@@ -283,10 +283,19 @@ def _votes(folds: list[CalibrationFold], gammas: Floats, execution: Execution) -
     return np.concatenate([fold.votes(gammas, execution) for fold in folds], axis=1)
 
 
-def _scores(gate: Gate, folds: list[CalibrationFold], execution: Execution) -> CalibrationScores:
-    """log f of the rows of all folds."""
+def _scores(
+    gate: Gate, posterior: Posterior, folds: list[CalibrationFold], execution: Execution
+) -> CalibrationScores:
+    """Scores of the rows of all folds."""
+    proba = concatenated(folds, lambda fold: fold.reading.proba)
+    votes = None
+    if posterior.gamma is not None:
+        votes = _votes(folds, np.array([posterior.gamma]), execution)[0]
     log_f = concatenated(folds, lambda fold: gate.log_f(fold.gate_input(execution.n_jobs)))
-    return CalibrationScores(log_f, concatenated(folds, lambda fold: fold.rows.weight))
+    lift = posterior.lift(posterior.log_proba(proba, votes, execution.n_jobs))
+    return CalibrationScores(
+        gate.lifted(log_f, lift), concatenated(folds, lambda fold: fold.rows.weight)
+    )
 
 
 def _new_weight(folds: list[CalibrationFold]) -> float | None:

@@ -49,7 +49,7 @@ class CalibrationScores:
 
     def verdict_floor(self, level: float) -> float:
         """Score that at most ``level`` of all rows, and of each bounded class, fall below."""
-        bounded = (self.of_class(code).floor(level) for code in self.bounded_classes(level))
+        bounded = (self.of_class(int(code)).floor(level) for code in self.bounded_classes(level))
         return min([self.floor(level), *bounded])
 
     def bounded_classes(self, level: float) -> Ints:
@@ -62,8 +62,8 @@ class CalibrationScores:
             return np.empty(0, dtype=int)
         share = np.bincount(self.y, self.weight) / self.weight.sum()
         common = np.flatnonzero(share >= RARE / len(share))
-        enough = [c for c in common if self.of_class(c).n_independent >= self._least_rows(level)]
-        return np.array(enough, dtype=int)
+        least = self._least_rows(level)
+        return common[[self.of_class(int(c)).n_independent >= least for c in common]]
 
     def of_class(self, code: int) -> CalibrationScores:
         """The scores of one class."""
