@@ -268,7 +268,8 @@ def test_variance_prior_is_one_more_row(iris_model):
     K = K[first]  # polytopes against rows
     distance = (rows[None] - plain.polytopes_.mean[:, None]) ** 2
     sums, weight = np.einsum("rs,rsj->rj", K, distance), K.sum(axis=1, keepdims=True)
-    local = (weight * (sums / weight + 1e-6) + rows.var(axis=0).mean()) / (weight + 1)
+    least = 1e-6 * np.subtract(*np.quantile(rows, [0.75, 0.25], axis=0)) ** 2
+    local = (weight * (sums / weight + least) + rows.var(axis=0).mean()) / (weight + 1)
     variance = np.sqrt(local * np.average(local, axis=0, weights=size))
     np.testing.assert_allclose(1 / model.model_.reference.density.precision, variance, rtol=1e-9)
     norm = -0.5 * np.log(2 * np.pi * variance).sum(axis=1)
