@@ -46,8 +46,8 @@ TREES_FOR_OUT_OF_BAG = 20
 # Share of trees that see none of a row's group, mean over the rows; without groups it is 0.37.
 LEAST_OUT_OF_BAG = 0.3
 
-# The level of alpha's floor, from the log-losses by level, the weights and the verdict's level.
-Caution = Callable[[Callable[[float], Floats], Floats, float], float]
+# The level of alpha's floor, from the log-losses by level, the scores and the verdict's level.
+Caution = Callable[[Callable[[float], Floats], CalibrationScores, float], float]
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def fit_model(
         return mixture_losses(alpha(scores, level), own, posterior.fitted_prior[y])
 
     level = options.false_alarm or affordable_level(losses, weight)
-    caution = options.caution(losses, weight, level)
+    caution = options.caution(losses, scores, level)
     floor = scores.floor(caution) if options.floor is None else options.floor
     gate = replace(gate, log_floor=floor)
     return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
@@ -311,9 +311,11 @@ def _caution(caution: Any) -> Caution:
     """What the parameter ``caution`` means."""
     if caution == "auto":
         return cautious_level
-    return lambda losses, weight, level: float(caution)
+    return lambda losses, scores, level: float(caution)
 
 
-def _same_level(losses: Callable[[float], Floats], weight: Floats, level: float) -> float:
+def _same_level(
+    losses: Callable[[float], Floats], scores: CalibrationScores, level: float
+) -> float:
     """The paper's one floor: that of the verdict is alpha's too."""
     return level

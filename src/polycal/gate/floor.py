@@ -18,9 +18,7 @@ ROUNDING = 1e-9
 #: False-alarm levels that "auto" chooses among.
 LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
 #: Levels of alpha's floor that ``caution="auto"`` chooses among, as shares of the verdict's level.
-CAUTIONS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-# Standard errors that the log-loss may lie above the lowest, for the sake of more caution.
-CAUTION_ERRORS = 0.5
+CAUTIONS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # A class is rare below this part of an equal share of the rows.
 RARE = 0.2
 
@@ -230,20 +228,18 @@ def affordable_level(losses: Callable[[float], Floats], weight: Floats) -> float
     return affordable
 
 
-def cautious_level(losses: Callable[[float], Floats], weight: Floats, highest: float) -> float:
-    """The level of ``caution="auto"``: as much caution as costs no log-loss.
+def cautious_level(
+    losses: Callable[[float], Floats], scores: CalibrationScores, highest: float
+) -> float:
+    """The level of ``caution="auto"``: that of the lowest log-loss on the calibration rows.
 
     Where pi is right about nearly every row, also about those below the verdict's floor, giving
-    them the prior is a loss. Of ``CAUTIONS`` times the highest level, it is the highest level whose
-    log-loss on the calibration rows exceeds the lowest one by no more than half a standard error.
+    them the prior is a loss. The levels are ``CAUTIONS`` times the highest, as far as there are
+    rows enough for them: no floor is below the lowest score.
     """
-    levels = [highest * part for part in CAUTIONS]
-    found = [losses(level) for level in levels]
-    best = min(found, key=lambda values: float(np.average(values, weights=weight)))
-    for level, values in zip(levels, found, strict=True):
-        if not above_chance(values - best, weight, CAUTION_ERRORS):
-            return level
-    return levels[-1]
+    least = (1 - ROUNDING) / (scores.n_independent + 1)
+    levels = [highest, *(part * highest for part in CAUTIONS if part * highest >= least)]
+    return min(levels, key=lambda level: float(np.average(losses(level), weights=scores.weight)))
 
 
 def logistic_scale(scores: Floats) -> float:
