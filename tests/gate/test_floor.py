@@ -123,17 +123,18 @@ def test_auto_false_alarm_takes_what_costs_nothing():
 def test_caution_is_the_level_of_lowest_log_loss():
     """Losses by hand: a level costs one unit on each of its rows, or saves one."""
 
-    def caution(unit, n=1000):
+    def caution(unit, n=10_000, highest=0.01):
         scores = CalibrationScores(np.arange(float(n)), np.ones(n))
         return cautious_level(
-            lambda level: np.where(np.arange(n) < round(n * level), unit, 0.0), scores, 0.1
+            lambda level: np.where(np.arange(n) < round(n * level), unit, 0.0), scores, highest
         )
 
-    assert caution(1.0) == pytest.approx(0.001)
-    assert caution(-1.0) == 0.1
-    assert caution(0.0) == 0.1  # of equal ones the highest
-    assert caution(1.0, 99) == pytest.approx(0.01)  # 99 rows know no lower level
-    assert caution(1.0, 5) == 0.1
+    assert caution(1.0) == pytest.approx(0.0001)
+    assert caution(-1.0) == 0.01
+    assert caution(0.0) == 0.01  # of equal ones the highest
+    assert caution(1.0, 999) == pytest.approx(0.001)  # 999 rows know no lower level
+    assert caution(1.0, 50) == 0.01
+    assert caution(1.0, highest=0.05) == 0.05  # more than the default, by choice
 
 
 def test_classes_that_are_not_rare_have_bounds_of_their_own():

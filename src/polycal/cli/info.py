@@ -31,6 +31,7 @@ def facts_for_machines(model: Any, path: Path) -> dict[str, Any]:
         **{name: settings[name] for name in ("posterior", "gate", "bandwidth")},
         "false_alarm": float(model.false_alarm_),
         "guarantee": model.model_.guarantee,
+        "caution": float(model.caution_),
         "log_floor": float(model.log_floor_),
         "gamma": None if model.gamma_ is None else float(model.gamma_),
         "priors": dict(priors),

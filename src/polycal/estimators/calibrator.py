@@ -52,10 +52,10 @@ class GeodesicCalibrator(BaseCalibrator):
     caution : float or "auto", default="auto"
         Level of the floor of the trust weight alpha: about this share of in-distribution rows
         falls below it, and is answered by more of the prior than of the posterior. The verdict
-        "out" keeps the floor of ``false_alarm``. "auto" is the one of seven levels, from
-        ``false_alarm`` down to a hundredth of it, that has the lowest log-loss on the calibration
-        rows; give 0.01 to 0.1 for more protection than is free. With
-        ``gate="gaussian"`` "auto" is ``false_alarm`` (the paper's one floor).
+        "out" keeps the floor of ``false_alarm``. "auto" is a ``false_alarm`` above 0.01; otherwise
+        the one of seven levels, from ``false_alarm`` down to a hundredth of it, that has the lowest
+        log-loss on the calibration rows. With ``gate="gaussian"`` it is ``false_alarm`` (the
+        paper's one floor).
     confidence : float, default=None
         Confidence that at most ``false_alarm`` of new in-distribution rows are called "out" by
         this very model, for example 0.95. None: the bound holds on average over models; the share

@@ -235,8 +235,11 @@ def cautious_level(
 
     Where pi is right about nearly every row, also about those below the verdict's floor, giving
     them the prior is a loss. The levels are ``CAUTIONS`` times the highest, as far as there are
-    rows enough for them: no floor is below the lowest score.
+    rows enough for them: no floor is below the lowest score. A level above the default was chosen
+    for the sake of caution, and is kept.
     """
+    if highest > LEVELS[0]:
+        return highest
     least = (1 - ROUNDING) / (scores.n_independent + 1)
     levels = [highest, *(part * highest for part in CAUTIONS if part * highest >= least)]
     return min(levels, key=lambda level: float(np.average(losses(level), weights=scores.weight)))

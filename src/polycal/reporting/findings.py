@@ -129,6 +129,7 @@ def model_facts(model: BaseCalibrator) -> dict[str, str]:
         ),
         "false alarms allowed": f"{model.false_alarm_:.2%}",
         "guarantee": model.model_.guarantee,
+        "caution": f"{model.caution_:.2%}",
         "log floor": f"{model.log_floor_:.4g}",
         "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
         "class priors": ", ".join(
