@@ -144,10 +144,11 @@ def test_classes_that_are_not_rare_have_bounds_of_their_own():
     scores = CalibrationScores(log_f, np.ones(1240), y=y)
     assert scores.bounded_classes(0.01).tolist() == [0, 1]  # 90 rows are too few for 1 %
     assert scores.bounded_classes(0.05).tolist() == [0, 1, 2]
-    assert scores.verdict_floor(0.01) == conformal_floor(log_f[y == 1], np.ones(150), 0.01)
+    relaxed = 0.01 + (0.01 * 0.99 / 150) ** 0.5  # one standard error
+    assert scores.verdict_floor(0.01) == conformal_floor(log_f[y == 1], np.ones(150), relaxed)
     assert scores.verdict_floor(0.01) < scores.floor(0.01)
     assert "also of 2 of the 3 classes" in scores.guarantee(0.01)
-    assert scores.guarantee(0.05).endswith("also of each class")
+    assert "also of each class" in scores.guarantee(0.05)
     one = CalibrationScores(log_f, np.ones(1240))
     assert one.verdict_floor(0.01) == one.floor(0.01)
     rare = CalibrationScores(log_f[:1100], np.ones(1100), y=(np.arange(1100) >= 1000).astype(int))

@@ -167,26 +167,27 @@ def fit_model(
         )
         return scores, np.exp(log_pi[np.arange(len(y)), y])
 
-    def alpha(scores: CalibrationScores, level: float) -> Floats:
-        floor = scores.floor(level) if options.floor is None else options.floor
+    def alpha(scores: CalibrationScores, caution: float, level: float) -> Floats:
+        floor = scores.alpha_floor(caution, level) if options.floor is None else options.floor
         return replace(gate, log_floor=floor).alpha(scores.log_f)
 
     scores, own = judged(posterior)
-    first_alpha = alpha(scores, options.false_alarm or LEVELS[0])
-    labelled = (parent_proba, votes, y, weight)
-    posterior = refit_through_gate(posterior, *labelled, first_alpha, execution.device)
+    level = options.false_alarm or LEVELS[0]
+    labelled = (parent_proba, votes, y, weight, alpha(scores, level, level))
+    posterior = refit_through_gate(posterior, *labelled, execution.device)
     scores, own = judged(posterior)
     if found.own is not None:
         usual = _scores(gate, posterior, found.own.folds, execution)
         final = _scores(gate, posterior, [found.own.whole], execution)
         scores = without_excess(scores, usual, final)
 
-    def losses(level: float) -> Floats:
-        return mixture_losses(alpha(scores, level), own, posterior.fitted_prior[y])
+    def losses(caution: float, level: float) -> Floats:
+        return mixture_losses(alpha(scores, caution, level), own, posterior.fitted_prior[y])
 
-    level = options.false_alarm or affordable_level(losses, weight)
-    caution = options.caution(losses, scores, level)
-    floor = scores.floor(caution) if options.floor is None else options.floor
+    if options.false_alarm is None:
+        level = affordable_level(lambda level: losses(level, level), weight)
+    caution = options.caution(lambda caution: losses(caution, level), scores, level)
+    floor = scores.alpha_floor(caution, level) if options.floor is None else options.floor
     gate = replace(gate, log_floor=floor)
     return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
 

@@ -45,10 +45,10 @@ class GeodesicCalibrator(BaseCalibrator):
         The floor log b of alpha, which the score log f is compared with. "auto" is the ``caution``
         quantile of log f on the calibration rows, with its finite-sample rank.
     false_alarm : float or "auto", default=0.01
-        Share of new in-distribution rows that may be called "out", also of each class that is not
-        rare and has at least 1 / ``false_alarm`` calibration rows. "auto" is the highest
-        level from 0.01 to 0.1 whose cost in log-loss on the calibration rows is within one
-        standard error.
+        Share of new in-distribution rows that may be called "out"; to a standard error, also of
+        each class that is not rare and has at least 1 / ``false_alarm`` calibration rows.
+        "auto" is the highest level from 0.01 to 0.1 whose cost in log-loss on the calibration rows
+        is within one standard error.
     caution : float or "auto", default="auto"
         Level of the floor of the trust weight alpha: about this share of in-distribution rows
         falls below it, and is answered by more of the prior than of the posterior. The verdict

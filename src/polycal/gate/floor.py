@@ -19,6 +19,9 @@ ROUNDING = 1e-9
 LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
 #: Levels of alpha's floor that ``caution="auto"`` chooses among, as shares of the verdict's level.
 CAUTIONS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+# Alpha's floor at a lower level is below the verdict's by at most this many times what it would be
+# if the scores had the tail of a logistic curve.
+LONGEST_TAIL = 4.0
 # A class is rare below this part of an equal share of the rows.
 RARE = 0.2
 
@@ -45,10 +48,27 @@ class CalibrationScores:
             level = self._confident_level(level)
         return conformal_floor(self.log_f, self.weight, level, self.new_weight)
 
+    def alpha_floor(self, caution: float, level: float) -> float:
+        """The floor at the level ``caution``, not far below that at a higher ``level``.
+
+        The lowest score of all may be that of one odd row, far below the others.
+        """
+        floor, upper = self.floor(caution), self.floor(level)
+        farthest = LONGEST_TAIL * max(math.log(level / caution), 0.0)
+        return max(floor, upper - farthest)
+
     def verdict_floor(self, level: float) -> float:
-        """Score that at most ``level`` of all rows, and of each bounded class, fall below."""
-        bounded = (self.of_class(int(code)).floor(level) for code in self.bounded_classes(level))
-        return min([self.floor(level), *bounded])
+        """Score that at most ``level`` of all rows fall below, and of each bounded class.
+
+        For a class it is the level plus one standard error of its share among as many rows. The
+        lowest score of a hundred rows would hold the level itself, but hardly any row is below it.
+        """
+        floors = [self.floor(level)]
+        for code in self.bounded_classes(level):
+            some = self.of_class(int(code))
+            error = math.sqrt(level * (1 - level) / some.n_independent)
+            floors.append(some.floor(min(level + error, 0.5)))
+        return min(floors)
 
     def bounded_classes(self, level: float) -> Ints:
         """Classes with a bound of their own: not rare, and of rows enough for the level.
@@ -102,9 +122,11 @@ class CalibrationScores:
         if self.y is None:
             return promised
         n_bounded, n_classes = len(self.bounded_classes(level)), int(self.y.max()) + 1
+        if n_bounded == 0:
+            return promised
         if n_bounded == n_classes:
-            return f"{promised}, also of each class"
-        return f"{promised}, also of {n_bounded} of the {n_classes} classes"
+            return f"{promised}, also of each class (to a standard error)"
+        return f"{promised}, also of {n_bounded} of the {n_classes} classes (to a standard error)"
 
     def _least_rows(self, level: float) -> float:
         """Number of independent rows that the bound needs, less rounding."""
@@ -235,8 +257,8 @@ def cautious_level(
 
     Where pi is right about nearly every row, also about those below the verdict's floor, giving
     them the prior is a loss. The levels are ``CAUTIONS`` times the highest, as far as there are
-    rows enough for them: no floor is below the lowest score. A level above the default was chosen
-    for the sake of caution, and is kept.
+    rows enough for them. A level above the default was chosen for the sake of caution, and is
+    kept.
     """
     if highest > LEVELS[0]:
         return highest

@@ -135,7 +135,7 @@ def _posterior(node: Any, settings: dict[str, Any]) -> dict[str, Any]:
         raise AlteredFileError(f"the file holds another posterior than {kind!r}.")
     if pool is not None:
         weights, offset, levels = expect_keys(pool, "weights", "offset", "confidence")
-        levels = None if levels is None else _typed("ConfidenceLevels", levels)
+        levels = None if levels is None else _typed("ConfidenceLevels", levels) | {"share": 0.95}
         pool = {"type": "Pool", "weights": weights, "offset": offset, "levels": levels}
     return _typed("Posterior", node) | {"pool": pool}
 

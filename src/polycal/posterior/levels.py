@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
 from .._utils.arrays import Floats, Ints
-from .._utils.saved import saved_array
+from .._utils.saved import saved_array, saved_number
 from .._utils.significance import above_chance
 
 # Largest number of Newton steps for the power t of each row; about six are enough.
@@ -40,6 +40,8 @@ class ConfidenceLevels:
 
     edge: Floats = saved_array("float64 edges")  # between the levels, ascending
     value: Floats = saved_array("float64 confidence_levels")  # of each level, ascending
+    # share of the distance to its level that a confidence is moved
+    share: float = saved_number(float, above=0.0, below=1.0, default=TO_LEVEL)
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in levels that were read from a file, as messages."""
@@ -49,7 +51,7 @@ class ConfidenceLevels:
     def target(self, confidence: Floats) -> Floats:
         """The confidence that each of these confidences is moved to."""
         level = self.value[np.searchsorted(self.edge, confidence)]
-        return (1.0 - TO_LEVEL) * confidence + TO_LEVEL * level
+        return (1.0 - self.share) * confidence + self.share * level
 
     def __call__(self, log_proba: Floats) -> Floats:
         target = self.target(np.exp(log_proba.max(axis=1)))
