@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
 
 from polycal.core.density import Density
+from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
 from polycal.kernels import ForestIndex, Search, reference
 from polycal.kernels.forest_loops import one_row_classes
@@ -99,3 +103,89 @@ def test_reference_ignores_the_leaf_that_is_none():
         assert_allclose(index.similarity(queries, EXECUTION), K)
         near = index.nearest(queries, np.zeros((20, 1)), Search(density, 3), EXECUTION)
         assert_allclose(near.similarity, np.sort(K, axis=1)[:, ::-1][:, :3])
+
+
+def columns(modes, trees):
+    return ActivationModes.from_leaves(modes.codes[:, trees])
+
+
+def nearest_by_part(stored, queries, X, search, method):
+    """The plain way: an index and a search for each part of the trees."""
+    n = search.n_parts
+    parts = [slice(first, None, n) for first in range(n)]
+    alone = replace(search, counts=None, exponents=np.empty(0), n_parts=1)
+    return [
+        ForestIndex(columns(stored, p), method).nearest(columns(queries, p), X, alone, EXECUTION)
+        for p in parts
+    ]
+
+
+def assert_parts_equal(stored, queries, X, search, method, execution=EXECUTION):
+    index = ForestIndex(stored, method)
+    found = index.nearest(queries, X, search, execution)
+    whole = index.nearest(queries, X, replace(search, n_parts=1), EXECUTION)
+    assert whole.parts == ()
+    expected = [whole, *nearest_by_part(stored, queries, X, search, method)]
+    for a, b in zip([found, *found.parts], expected, strict=True):
+        assert_array_equal(a.similarity, b.similarity)
+        assert_array_equal(a.index, b.index)
+    if search.counts is None:
+        assert found.class_sums is None
+    else:
+        assert_array_equal(found.class_sums, whole.class_sums)
+    return found
+
+
+@pytest.mark.parametrize("method", ["index", "scan"])
+@pytest.mark.parametrize("n_parts", [2, 3, 5])
+@pytest.mark.parametrize("fill", [True, False])
+@pytest.mark.parametrize("n_leaves", [2, 6, 60])
+def test_nearest_by_parts_of_the_trees_equal_an_index_for_each(method, n_parts, fill, n_leaves):
+    """Few leaves tie; with many, some rows share no leaf in a part, or in any."""
+    rng = np.random.default_rng(n_leaves)
+    stored, queries = random_leaves(rng, 150, 17, n_leaves), random_leaves(rng, 40, 17, n_leaves)
+    queries.codes[:3] = NO_LEAF
+    queries.codes[3:6, ::n_parts] = NO_LEAF
+    mean, X = rng.integers(0, 2, (120, 2)).astype(float), rng.integers(0, 2, (40, 2)).astype(float)
+    gaussians = gaussians_at(mean, np.ones(mean.shape))  # equal densities: the index decides
+    for k in (1, 10, 130):  # 130 is more than there are
+        plain = Search(gaussians, k, fill, n_parts=n_parts)
+        found = assert_parts_equal(stored, queries, X, plain, method)
+        labels = replace(plain, counts=np.eye(3)[rng.integers(0, 3, 150)], exponents=np.ones(1))
+        assert_parts_equal(stored, queries, X, labels, method)
+        for part, first in zip(found.parts, range(n_parts), strict=True):
+            trees = slice(first, None, n_parts)
+            K = reference.similarity(columns(queries, trees), columns(stored, trees))[:, :120]
+            similarity, order = reference.nearest(K, all_log_densities(gaussians, X), k)
+            assert_allclose(part.similarity[:, :120], similarity, atol=1e-12)
+            assert_array_equal(part.index[:, :120], np.where((similarity > 0) | fill, order, -1))
+            assert (part.index[:, 120:] == -1).all()
+
+
+@pytest.mark.parametrize("method", ["index", "scan"])
+@pytest.mark.parametrize(("n_trees", "n_parts"), [(2, 2), (5, 5), (100, 3), (700, 3), (300, 50)])
+def test_parts_of_few_and_of_many_trees(method, n_trees, n_parts):
+    """The numbers of shared leaves need words of 8 to 64 bits, or more than one word."""
+    rng = np.random.default_rng(n_trees)
+    stored, queries = random_leaves(rng, 60, n_trees, 4), random_leaves(rng, 9, n_trees, 4)
+    queries.codes[0] = stored.codes[7]  # equal in every tree
+    gaussians, X = random_gaussians(rng, 60, 3), rng.normal(size=(9, 3))
+    counts = np.eye(2)[rng.integers(0, 2, 60)]
+    search = Search(gaussians, 10, False, counts, np.array([0.5, 8.0]), n_parts)
+    found = assert_parts_equal(stored, queries, X, search, method)
+    assert [part.similarity[0, 0] for part in found.parts] == [1.0] * n_parts
+    one = slice(4, 5)
+    assert_parts_equal(stored, queries[one], X[one], search, method)
+
+
+def test_parts_do_not_depend_on_blocks_and_threads():
+    rng = np.random.default_rng(8)
+    stored, queries = random_leaves(rng, 300, 30), random_leaves(rng, 400, 30)
+    gaussians, X = random_gaussians(rng, 300, 2), rng.normal(size=(400, 2))
+    search = Search(gaussians, 10, counts=np.ones((300, 2)), exponents=np.ones(1), n_parts=3)
+    for method in ("index", "scan"):
+        with config_context(working_memory=0.05):
+            found = assert_parts_equal(stored, queries, X, search, method, Execution(n_jobs=3))
+        some = found.take(np.array([7, 3]))
+        assert_array_equal(some.class_sums, found.class_sums[:, [7, 3]])
+        assert_array_equal(some.parts[2].index, found.parts[2].index[[7, 3]])

@@ -73,15 +73,10 @@ class Answer:
         Answer
             The answer for these rows.
         """
-        near, sums = self.neighbours, self.neighbours.class_sums
         return Answer(
             self.reading.take(index),
             self.X[index],
-            Neighbours(
-                near.similarity[index],
-                near.index[index],
-                None if sums is None else sums[:, index],
-            ),
+            self.neighbours.take(index),
             self.log_f[index],
             self.alpha[index],
             self.log_posterior[index],
@@ -113,7 +108,7 @@ class FittedModel:
         reading, features = self.read(X, execution)
         counts, exponents = reference.votes.searched_labels
         k, fill = reference.n_neighbors, reference.fill
-        search = Search(reference.density, k, fill, counts, exponents)
+        search = Search(reference.density, k, fill, counts, exponents, reference.n_views)
         neighbours = reference.index.nearest(reading.modes, features, search, execution)
         votes = None if self.posterior.gamma is None else reference.votes.proba(neighbours)
         log_posterior = self.posterior.log_proba(reading.proba, votes, execution.n_jobs)
@@ -136,7 +131,7 @@ class FittedModel:
 
     def nearest(self, X: Any, k: int, execution: Execution) -> Neighbours:
         """The k nearest polytopes of each row, also where K is 0."""
-        return self._nearest(*self.read(X, execution), k, True, execution)
+        return self._nearest(*self.read(X, execution), k, execution)
 
     def similarity(self, X: Any, Y: Any, execution: Execution) -> Floats:
         """K between the rows of X and of Y (Algorithm 1)."""
@@ -173,14 +168,14 @@ class FittedModel:
         few = np.flatnonzero((index < 0).any(axis=1))
         if len(few):
             reading = answer.reading.take(few)
-            found = self._nearest(reading, answer.X[few], k, True, execution)
+            found = self._nearest(reading, answer.X[few], k, execution)
             index[few], similarity[few] = found.index, found.similarity
         return index, similarity
 
     def _nearest(
-        self, reading: Reading, features: Floats, k: int, fill: bool, execution: Execution
+        self, reading: Reading, features: Floats, k: int, execution: Execution
     ) -> Neighbours:
-        search = Search(self.reference.density, k, fill)
+        search = Search(self.reference.density, k)
         return self.reference.index.nearest(reading.modes, features, search, execution)
 
     def _log_f(
@@ -190,22 +185,11 @@ class FittedModel:
         neighbours: Neighbours,
         execution: Execution,
     ) -> Floats:
-        """log f of each row; with views of the trees, the mean over the views.
-
-        ``neighbours`` are those by all trees.
-        """
-        reference, n_jobs = self.reference, execution.n_jobs
-        density, k, fill = reference.density, reference.n_neighbors, reference.fill
-        if reference.views:
-            search = Search(density, k, fill)
-            views = [
-                view.index.nearest(reading.modes.columns(view.trees), features, search, execution)
-                for view in reference.views
-            ]
-        else:
-            views = [neighbours]
+        """log f of each row; with parts of the trees, the mean over the parts."""
+        density, n_jobs = self.reference.density, execution.n_jobs
         rows = (density, reading.energy, n_jobs, density.beyond(features, n_jobs))
-        scores = [self.gate.log_f(GateInput(features, near, *rows)) for near in views]
+        parts = neighbours.parts or (neighbours,)
+        scores = [self.gate.log_f(GateInput(features, near, *rows)) for near in parts]
         log_f: Floats = np.mean(scores, axis=0) if len(scores) > 1 else scores[0]
         return log_f
 

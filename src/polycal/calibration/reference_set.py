@@ -17,7 +17,7 @@ from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
 from ..core.table import Columns, Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
-from ..kernels import EuclideanIndex, KernelIndex, Search, build_index
+from ..kernels import EuclideanIndex, KernelIndex, Search
 from ..posterior.votes import LabelEvidence, PolytopeVotes, QueryVotes
 
 
@@ -38,14 +38,6 @@ class ReferenceSettings:
 
 
 @dataclass(frozen=True)
-class TreeView:
-    """Some trees of a forest, and an index of the polytopes by these trees alone."""
-
-    trees: slice
-    index: KernelIndex
-
-
-@dataclass(frozen=True)
 class ReferenceSet:
     """Polytopes of the rows that a parent was fitted on, with their density and their labels."""
 
@@ -58,10 +50,9 @@ class ReferenceSet:
     n_neighbors: int = saved_number(int, above=0)
     fill: bool = saved_number(bool)
     euclidean: bool = saved_number(bool)
-    # parts of the trees that the gate judges a row by, one after the other; 1 is all at once
+    # parts of the trees that the gate judges a row by (tree t is in t % n_views); 1 is all at once
     n_views: int = saved_number(int, above=0, below=2**31)
     index: KernelIndex | EuclideanIndex = unsaved("that of the evidence, or built from the modes")
-    views: tuple[TreeView, ...] = unsaved("built from the modes of the polytopes")
 
     @classmethod
     def build(
@@ -123,7 +114,6 @@ class ReferenceSet:
             settings.euclidean,
             1,
             EuclideanIndex(modes) if settings.euclidean else evidence.index,
-            (),
         )
 
     @classmethod
@@ -135,9 +125,7 @@ class ReferenceSet:
             modes = modes[: len(polytopes)]
         index = EuclideanIndex(modes) if saved["euclidean"] else evidence.index
         saved["n_neighbors"] = min(saved["n_neighbors"], len(polytopes))
-        fits = not modes.packed and saved["n_views"] <= modes.sizes[0]
-        views = tree_views(modes, saved["n_views"]) if fits else ()
-        return cls(polytopes=replace(polytopes, modes=modes), index=index, views=views, **saved)
+        return cls(polytopes=replace(polytopes, modes=modes), index=index, **saved)
 
     def with_labels(
         self, modes: ActivationModes, rows: LabelledRows, device: str | None
@@ -195,8 +183,7 @@ class ReferenceSet:
 
     def with_views(self, n_views: int) -> ReferenceSet:
         """Let the gate judge rows by each of n parts of the trees."""
-        n_views = min(n_views, self.polytopes.modes.sizes[0])
-        return replace(self, n_views=n_views, views=tree_views(self.polytopes.modes, n_views))
+        return replace(self, n_views=min(n_views, self.polytopes.modes.sizes[0]))
 
     def with_gamma(self, gamma: float | None, prior: Floats, execution: Execution) -> ReferenceSet:
         """Set gamma; with ``PolytopeVotes``, also the mass of each polytope by its ratios."""
@@ -239,14 +226,6 @@ class ReferenceSet:
             yield "the density has other level offsets than the table"
         if self.euclidean and self.table.has_symbols:
             yield "a Euclidean distance is over numbers without missing values alone"
-
-
-def tree_views(modes: ActivationModes, n_views: int) -> tuple[TreeView, ...]:
-    """Every n-th tree, from each of the first n on; none where n is 1."""
-    if n_views == 1:
-        return ()
-    parts = [slice(first, None, n_views) for first in range(n_views)]
-    return tuple(TreeView(part, build_index(modes.columns(part))) for part in parts)
 
 
 def _without_own(neighbours: Neighbours, own: Ints, k: int) -> Neighbours:

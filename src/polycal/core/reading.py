@@ -80,10 +80,6 @@ class ActivationModes:
     def __getitem__(self, rows: slice | Ints) -> ActivationModes:
         return ActivationModes(self.codes[rows], self.sizes, self.packed)
 
-    def columns(self, trees: slice) -> ActivationModes:
-        """The leaf ids of some trees."""
-        return ActivationModes.from_leaves(self.codes[:, trees])
-
     @property
     def n_paths(self) -> float:
         """Number of activation paths: the product of the group sizes."""

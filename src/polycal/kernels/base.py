@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,8 @@ class Search:
     fill: bool = True  # whether modes with K = 0 count where fewer than k have K > 0
     counts: Floats | None = None  # class counts of the modes, if class sums are needed too
     exponents: Floats = field(default_factory=lambda: np.empty(0))
+    # with more than 1, also the nearest by each part of the trees; tree t is in part t % n_parts
+    n_parts: int = 1
 
     @property
     def n_candidates(self) -> int:
@@ -101,7 +104,8 @@ class KernelIndex(ABC):
         """The k nearest stored modes: highest K, then highest log density, then lowest index.
 
         Without ``search.fill`` only stored modes with K > 0 count; where there are fewer than k,
-        the rest has similarity 0 and index -1. With counts, ``class_sums`` are filled in too.
+        the rest has similarity 0 and index -1. With counts, ``class_sums`` are filled in too; with
+        parts of the trees, ``parts``: the k nearest by the trees of each part alone.
         """
         self._prepare()
         extra = 0.0
@@ -111,18 +115,13 @@ class KernelIndex(ABC):
         blocks = map_blocks(
             lambda rows: self._nearest_block(queries[rows], X[rows], search, execution),
             len(queries),
-            8 * len(self.modes) + 16 * search.k + extra,
+            8 * len(self.modes) + 16 * search.k * (1 + search.n_parts) + extra,
             n_jobs=self._n_jobs(execution),
             block_bytes=self._block_bytes,
             verbose=execution.verbose,
             desc="nearest polytopes",
         )
-        similarity = np.concatenate([block.similarity for block in blocks])
-        index = np.concatenate([block.index for block in blocks])
-        if search.counts is None:
-            return Neighbours(similarity, index)
-        class_sums = np.concatenate([block.class_sums for block in blocks], axis=1)
-        return Neighbours(similarity, index, class_sums)
+        return _concatenate(blocks)
 
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         """Sum over s of K(x, s) values[s], shape (n_queries, n_columns)."""
@@ -173,6 +172,17 @@ class KernelIndex(ABC):
         self, queries: ActivationModes, counts: Floats, exponents: Floats
     ) -> Floats:
         """Class sums of one block."""
+
+
+def _concatenate(blocks: Sequence[Neighbours]) -> Neighbours:
+    """The neighbours of all blocks, in order."""
+    sums = [block.class_sums for block in blocks if block.class_sums is not None]
+    return Neighbours(
+        np.concatenate([block.similarity for block in blocks]),
+        np.concatenate([block.index for block in blocks]),
+        np.concatenate(sums, axis=1) if sums else None,
+        tuple(map(_concatenate, zip(*(block.parts for block in blocks), strict=True))),
+    )
 
 
 def build_index(

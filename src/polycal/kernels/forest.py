@@ -7,6 +7,7 @@ so a table of class counts by number of shared leaves gives the class sums for e
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..core.reading import ActivationModes
 from .base import KernelIndex, Search
 from .forest_loops import (
     LeafTables,
+    Packing,
     Scratch,
     fill_similarity,
     inverted_index,
@@ -31,8 +33,11 @@ from .forest_loops import (
 # One visit to a stored mode through the index costs about as much as this many
 # comparisons of the vectorised scan (benchmarks/speed_forest.py --crossover measures it).
 VISIT_COST = 20.0
-NO_ROWS, NO_IDS = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
+NO_ROWS, NO_NEAR = np.empty((0, 0)), np.empty((1, 0, 0))
+NO_IDS = np.empty((1, 0, 0), dtype=np.int64)
 NO_CLASSES = np.empty(0, dtype=np.int32)
+# Bits of the word in which the shared leaves of a mode are counted, at most.
+WORD_BITS = 64
 # Columns of a matrix product that are summed over the leaves together.
 COLUMNS_AT_ONCE = 64
 
@@ -81,40 +86,80 @@ class ForestIndex(KernelIndex):
         classes: Array = one_row_classes(counts)
         return classes
 
-    def _scratch(self) -> Scratch:
+    def _packing(self, n_parts: int = 1, parts: range = range(0)) -> Packing:
+        """Fields for all trees and for these of n parts, in the shortest word (for the cache)."""
+        n_trees = self.modes.codes.shape[1]
+        sizes = [n_trees, *(len(range(part, n_trees, n_parts)) for part in parts)]
+        bits = np.array([size.bit_length() for size in sizes])
+        dtype = np.min_scalar_type(2 ** int(bits.sum()) - 1)
+        shift = np.cumsum(bits) - bits
+        step = np.ones(n_trees, dtype)
+        for field, part in enumerate(parts, 1):
+            step[part::n_parts] += dtype.type(1 << int(shift[field]))
+        mask = np.array([(1 << int(b)) - 1 for b in bits], dtype)
+        return Packing(n_parts, step, shift.astype(dtype), mask, np.array(sizes))
+
+    def _packings(self, n_parts: int) -> list[Packing]:
+        """One for each pass over the queries; nearly always, one word has room for all parts."""
+        if n_parts == 1:
+            return [self._packing()]
+        n_trees = self.modes.codes.shape[1]
+        largest = -(-n_trees // n_parts)
+        at_once = (WORD_BITS - n_trees.bit_length()) // largest.bit_length()
+        first = range(0, n_parts, at_once)
+        return [self._packing(n_parts, range(n_parts)[a : a + at_once]) for a in first]
+
+    def _scratch(self, packing: Packing) -> Scratch:
         # One more than there are modes: the entry after the last is written, but never read.
         n, n_trees = self.modes.codes.shape
-        small = self.method == "index" and n_trees < 2**8  # the tally should stay in cache
-        wide = self._tables.column.dtype if n_trees < 2**16 else np.dtype(np.int32)
+        narrow = self._tables.column.itemsize == 2 and n_trees < 2**16
+        n_more = n + 1 if len(packing.size) > 1 else 0
         return Scratch(
-            tally=np.zeros(n, np.uint8 if small else wide),
+            tally=np.zeros(n, packing.step.dtype),
+            column_tally=np.zeros(self._tables.column.shape[1], np.uint16 if narrow else np.uint32),
             touched=np.empty(n + 1, np.uint32),
             shared=np.empty(n + 1, np.int32),
+            keep=np.empty(n + 1, np.int64),
+            tied=np.empty(n + 1, np.bool_),
+            word=np.empty(n_more, packing.step.dtype),
+            some=np.empty(n_more, np.int64),
+            part_touched=np.empty(n_more, np.uint32),
+            part_shared=np.empty(n_more, np.int32),
             begin=np.empty(n_trees, np.int64),
             end=np.empty(n_trees, np.int64),
         )
 
     def _similarity_block(self, queries: ActivationModes) -> Floats:
         K = np.zeros((len(queries), len(self.modes)))
-        fill_similarity(queries.codes, self._tables, self._scratch(), K)
+        packing = self._packing()
+        fill_similarity(queries.codes, self._tables, packing, self._scratch(packing), K)
         return K
 
     def _nearest_block(
         self, queries: ActivationModes, X: Floats, search: Search, execution: Execution
     ) -> Neighbours:
-        sim = np.empty((len(queries), search.k))
-        ids = np.empty((len(queries), search.k), dtype=np.int64)
-        sums = self._search(queries, search.counts, search.exponents, X, search, sim, ids)
-        return Neighbours(sim, ids, None if search.counts is None else sums)
+        counts, exponents, sums = search.counts, search.exponents, None
+        near: list[Neighbours] = []
+        for packing in self._packings(search.n_parts):
+            sim = np.empty((len(packing.size), len(queries), search.k))
+            ids = np.empty(sim.shape, dtype=np.int64)
+            found = self._search(queries, counts, exponents, packing, X, search, sim, ids)
+            if not near:  # by all trees, which the first pass is enough for
+                near.append(Neighbours(sim[0], ids[0]))
+                sums = None if counts is None else found
+                counts, exponents = None, exponents[:0]
+            near += map(Neighbours, sim[1:], ids[1:])
+        return replace(near[0], class_sums=sums, parts=tuple(near[1:]))
 
     def _search(
         self,
         queries: ActivationModes,
         counts: Floats | None,
         exponents: Floats,
+        packing: Packing,
         X: Floats = NO_ROWS,
         search: Search | None = None,
-        sim: Floats = NO_ROWS,
+        sim: Floats = NO_NEAR,
         ids: Ints = NO_IDS,
     ) -> Floats:
         """Fill sim and ids; return the class sums."""
@@ -126,8 +171,8 @@ class ForestIndex(KernelIndex):
         if search is not None:
             fill, density = search.fill, search.density
         labels = (counts, one_row, exponents, log_shared, sums)
-        neighbours = (self._tables, self._scratch(), fill, X, density.arrays, sim, ids)
-        search_rows(queries.codes, *neighbours, *labels)
+        tables = (self._tables, packing, self._scratch(packing))
+        search_rows(queries.codes, *tables, fill, X, density.arrays, sim, ids, *labels)
         return sums
 
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
@@ -159,4 +204,4 @@ class ForestIndex(KernelIndex):
     def _class_sums_block(
         self, queries: ActivationModes, counts: Floats, exponents: Floats
     ) -> Floats:
-        return self._search(queries, counts, exponents)
+        return self._search(queries, counts, exponents, self._packing())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .._utils.arrays import Array, Ints
+from .._utils.arrays import Array, Bools, Ints
 from .select import rank_row
 
 # Four-byte members in a cache line of 64 bytes.
@@ -17,6 +17,8 @@ MEMBERS_PER_LINE = 16
 FEW_CLASSES = 16
 # Trees whose codes are read together while the index is built.
 TREES_AT_ONCE = 8
+# The bound of ``_rank_parts`` is from this many times k candidates.
+STRONG = 4
 
 
 class LeafTables(NamedTuple):
@@ -30,12 +32,29 @@ class LeafTables(NamedTuple):
     column: Array  # (n_trees, n_stored), without an index: the leaf of each stored mode
 
 
+class Packing(NamedTuple):
+    """Numbers of shared leaves, in all trees and in some parts of the trees, in one word."""
+
+    n_parts: int  # tree t is in part t % n_parts
+    step: Array  # (n_trees,), what a shared leaf adds to the word
+    shift: Array  # (n_fields,), place of each field: all trees, then the parts
+    mask: Array  # (n_fields,)
+    size: Ints  # (n_fields,), number of trees
+
+
 class Scratch(NamedTuple):
     """Memory that the loops use for one query at a time."""
 
-    tally: Array  # (n_stored,), number of leaves shared with the query
+    tally: Array  # (n_stored,), word of the leaves shared with the query
+    column_tally: Array  # (n_stored,), without an index: those in some trees
     touched: Array  # stored modes that share a leaf with it
     shared: Array  # number of leaves that each of them shares
+    keep: Ints  # those of them that are nearest, or tied with one that is
+    tied: Bools  # whether each of these shares its number of shared leaves
+    word: Array  # with parts of the trees: the word of each of them
+    some: Ints  # with parts: those that may be nearest by one part at all
+    part_touched: Array  # with parts: modes that may be nearest by one part, and
+    part_shared: Array  # number of leaves that each of them shares in it
     begin: Ints  # (n_trees,), first and
     end: Ints  # (n_trees,), last-plus-one member of the query's leaf
 
@@ -74,19 +93,19 @@ def inverted_index(codes, offset):
 
 
 @njit(nogil=True, cache=True)
-def _candidates(code, tables, scratch):
+def _candidates(code, tables, packing, scratch):
     """Stored modes that share a leaf with the query, and in how many trees they do.
 
     Returns their number n; ``scratch`` then holds them in ``touched[:n]``, and in ``tally``
     their numbers of shared leaves, which the caller must set back to 0.
     """
     if tables.use_index:
-        return _visit_leaves(code, tables, scratch)
-    return _scan(code, tables, scratch)
+        return _visit_leaves(code, tables, packing.step, scratch)
+    return _scan(code, tables, packing, scratch)
 
 
 @njit(nogil=True, cache=True)
-def _visit_leaves(code, tables, scratch):
+def _visit_leaves(code, tables, step, scratch):
     """Count the members of the query's leaves.
 
     The leaves of a query lie far apart in memory. Reading all addresses first, then one
@@ -105,27 +124,35 @@ def _visit_leaves(code, tables, scratch):
             warm |= member[m]
     n = 0
     for t in range(len(code)):
-        members = member[begin[t] : end[t]]
+        members, one = member[begin[t] : end[t]], step[t]
         for m in range(len(members)):
             s = members[m]
             count = tally[s]
             touched[n] = s  # overwritten by the next one unless s is new
             n += count == 0
-            tally[s] = count + 1
+            tally[s] = count + one
     begin[0] = warm  # kept, so that the compiler keeps the reads
     return n
 
 
 @njit(nogil=True, cache=True)
-def _scan(code, tables, scratch):
-    """Compare the query's leaves with those of all stored modes, tree by tree."""
+def _scan(code, tables, packing, scratch):
+    """Compare the query's leaves with those of all stored modes, tree by tree.
+
+    The shared leaves are counted in numbers of the width of a leaf id, which is fastest.
+    """
     n_leaves, column = tables.n_leaves, tables.column
-    tally, touched = scratch.tally, scratch.touched
-    for t in range(len(code)):
-        if code[t] < n_leaves[t]:
-            row, leaf = column[t], column.dtype.type(code[t])
-            for s in range(len(tally)):
-                tally[s] += row[s] == leaf
+    tally, touched, some = scratch.tally, scratch.touched, scratch.column_tally
+    for part in range(packing.n_parts):
+        for t in range(part, len(code), packing.n_parts):
+            if code[t] < n_leaves[t]:
+                row, leaf = column[t], column.dtype.type(code[t])
+                for s in range(len(some)):
+                    some[s] += row[s] == leaf
+        step = packing.step[part]
+        for s in range(len(some)):
+            tally[s] += some[s] * step
+        some[:] = 0
     n = 0
     for s in range(len(tally)):
         touched[n] = s
@@ -134,11 +161,11 @@ def _scan(code, tables, scratch):
 
 
 @njit(nogil=True, cache=True)
-def fill_similarity(codes, tables, scratch, K):
+def fill_similarity(codes, tables, packing, scratch, K):
     n_trees = codes.shape[1]
     tally, touched = scratch.tally, scratch.touched
     for i in range(codes.shape[0]):
-        n = _candidates(codes[i], tables, scratch)
+        n = _candidates(codes[i], tables, packing, scratch)
         for j in range(n):
             s = touched[j]
             K[i, s] = tally[s] / n_trees
@@ -169,6 +196,7 @@ def one_row_classes(counts):
 def search_rows(
     codes,
     tables,
+    packing,
     scratch,
     fill,
     X,
@@ -181,10 +209,16 @@ def search_rows(
     log_shared,
     sums,
 ):
-    """Nearest modes and class sums in one pass over the candidates of each query."""
-    n_trees, n_classes, k = codes.shape[1], counts.shape[1], out_sim.shape[1]
+    """Nearest modes and class sums in one pass over the candidates of each query.
+
+    ``out_sim`` and ``out_ids`` have shape (n_fields, n_queries, k): the nearest by all trees, and
+    by each part of the trees that ``packing`` has a field for.
+    """
+    n_trees, n_classes = codes.shape[1], counts.shape[1]
+    n_fields, _, k = out_sim.shape
     n_candidates = len(density.log_norm)
-    tally, touched, shared = scratch.tally, scratch.touched, scratch.shared
+    tally, touched, shared, word = scratch.tally, scratch.touched, scratch.shared, scratch.word
+    all_trees = packing.mask[0]
     # Candidates by number of shared leaves, whether they may be neighbours, and class; the last
     # class is for those that are not one row, whose counts go into the table themselves.
     # Most share few leaves: with four copies, an addition need not wait for the one before it.
@@ -192,13 +226,14 @@ def search_rows(
     rows = np.zeros((lane + 1, 2 * (n_trees + 1) * width), np.int32)
     table = np.zeros((n_trees + 1, n_classes))
     near = np.zeros(n_trees + 1, np.int64)
-    keep, tied = np.empty(len(touched), np.int64), np.empty(len(touched), np.bool_)
     for i in range(codes.shape[0]):
-        n = _candidates(codes[i], tables, scratch)
+        n = _candidates(codes[i], tables, packing, scratch)
         top = 0
         for j in range(n):
             s = touched[j]
-            m = int(tally[s])
+            m = int(tally[s] & all_trees)
+            if n_fields > 1:
+                word[j] = tally[s]
             shared[j], tally[s] = m, 0
             top = max(top, m)
             y = one_row[s] if n_classes > 0 else 0
@@ -210,23 +245,81 @@ def search_rows(
         _add_lanes(rows, near[: top + 1], table)
         _weigh_table(table[: top + 1], exponents, log_shared, sums[:, i])
         if k > 0:
+            if n_fields > 1:
+                parts = out_sim[1:, i], out_ids[1:, i]
+                _rank_parts(n, near[: top + 1], packing, scratch, fill, X[i], density, *parts)
             if fill:
-                others = _append_others(n, k, n_candidates, scratch)
+                others = _append_others(n, k, n_candidates, tally, touched, shared)
                 near[0], n = others - n, others
-            kth, found = top, near[top]
-            while found < k and kth > 0:
-                kth -= 1
-                found += near[kth]
-            kept = 0
-            for j in range(n):
-                if shared[j] >= kth and touched[j] < n_candidates:
-                    keep[kept], tied[kept] = j, near[shared[j]] > 1
-                    kept += 1
-            chosen = out_sim[i], out_ids[i]
-            rank_row(shared, touched, keep[:kept], tied[:kept], X[i], density, *chosen)
-            for j in range(k):
-                out_sim[i, j] /= n_trees
+            chosen = out_sim[0, i], out_ids[0, i]
+            _rank(n, near[: top + 1], touched, shared, scratch, X[i], density, *chosen)
+            for field in range(n_fields):
+                for j in range(k):
+                    out_sim[field, i, j] /= packing.size[field]
         near[: top + 1], table[: top + 1] = 0, 0.0
+
+
+@njit(nogil=True, cache=True)
+def _kth_highest(near, k):
+    """Highest number of shared leaves that at least k candidates reach, or 0."""
+    kth, found = len(near) - 1, near[-1]
+    while found < k and kth > 0:
+        kth -= 1
+        found += near[kth]
+    return kth
+
+
+@njit(nogil=True, cache=True)
+def _rank(n, near, touched, shared, scratch, x, density, out_sim, out_ids):
+    """The k nearest of n modes, of which ``near[m]`` that may be neighbours share m leaves."""
+    keep, tied, n_candidates = scratch.keep, scratch.tied, len(density.log_norm)
+    kth, kept = _kth_highest(near, len(out_sim)), 0
+    for j in range(n):
+        if shared[j] >= kth and touched[j] < n_candidates:
+            keep[kept], tied[kept] = j, near[shared[j]] > 1
+            kept += 1
+    rank_row(shared, touched, keep[:kept], tied[:kept], x, density, out_sim, out_ids)
+
+
+@njit(nogil=True, cache=True)
+def _rank_parts(n, near, packing, scratch, fill, x, density, out_sim, out_ids):
+    """The k nearest of one query by each part of the trees; ``near`` is as in ``search_rows``.
+
+    A bound spares most candidates: the k-th highest number of leaves shared in a part, among the
+    candidates that share most leaves in all trees, is at most that among all candidates. Who
+    shares fewer leaves than the lowest such bound, in all trees, is in no part among the nearest.
+    """
+    (n_parts, k), n_candidates = out_sim.shape, len(density.log_norm)
+    touched, shared, word = scratch.touched, scratch.shared, scratch.word
+    some, ids, sim = scratch.some, scratch.part_touched, scratch.part_shared
+    strong, n_strong = _kth_highest(near, STRONG * k), 0
+    for j in range(n):
+        some[n_strong] = j
+        n_strong += (shared[j] >= strong) & (touched[j] < n_candidates)
+    bounds, lowest = np.empty(n_parts, np.int64), strong
+    for p in range(n_parts):
+        shift, mask = packing.shift[p + 1], packing.mask[p + 1]
+        counts = np.zeros(packing.size[p + 1] + 1, np.int64)
+        for j in some[:n_strong]:
+            counts[int((word[j] >> shift) & mask)] += 1
+        bounds[p] = max(_kth_highest(counts, k), 1)
+        lowest = min(lowest, bounds[p])
+    if lowest < strong:
+        for j in range(n):
+            some[n_strong] = j
+            n_strong += (shared[j] >= lowest) & (shared[j] < strong) & (touched[j] < n_candidates)
+    for p in range(n_parts):
+        shift, mask = packing.shift[p + 1], packing.mask[p + 1]
+        found, counts = 0, np.zeros(packing.size[p + 1] + 1, np.int64)
+        for j in some[:n_strong]:
+            m = int((word[j] >> shift) & mask)
+            ids[found], sim[found] = touched[j], m  # overwritten unless it may be nearest
+            counts[m] += 1
+            found += m >= bounds[p]
+        if fill:
+            others = _append_others(found, k, n_candidates, scratch.tally, ids, sim)
+            counts[0], found = others - found, others
+        _rank(found, counts, ids, sim, scratch, x, density, out_sim[p], out_ids[p])
 
 
 @njit(nogil=True, cache=True)
@@ -262,9 +355,8 @@ def _weigh_table(table, exponents, log_shared, sums):
 
 
 @njit(nogil=True, cache=True)
-def _append_others(n, k, n_candidates, scratch):
+def _append_others(n, k, n_candidates, tally, touched, shared):
     """Add the candidates that share no leaf, if fewer than k share one."""
-    tally, touched, shared = scratch.tally, scratch.touched, scratch.shared
     near = 0
     for j in range(n):
         near += touched[j] < n_candidates
