@@ -11,7 +11,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
-from sklearn.metrics import log_loss
+from sklearn.metrics import average_precision_score, log_loss
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -76,6 +76,47 @@ def test_false_alarms_of_hard_data_stay_below_their_level(name):
         shares.append((model.fit(X, y).explain(new).verdict == "out").mean())
     error = np.std(shares, ddof=1) / np.sqrt(REPETITIONS)
     assert np.mean(shares) <= 0.05 + 3 * error, shares
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", ["oob", "holdout"])
+def test_false_alarms_of_a_class_stay_near_their_level(plan):
+    """One row in four is of a class that lies at the edge of the other."""
+    shares = []
+    for seed in range(REPETITIONS):
+        rng = np.random.default_rng(seed)
+        X, new = rng.normal(size=(2, 1000, 10))
+        y, label = (
+            (rows[:, 0] + rows[:, 1] + rng.normal(size=1000) > 1.2).astype(int) for rows in (X, new)
+        )
+        model = GeodesicCalibrator(forest(50)(seed), calibration=plan, false_alarm=0.05)
+        out = model.set_params(random_state=0).fit(X, y).explain(new).verdict == "out"
+        shares.append([out[label == code].mean() for code in (0, 1)])
+    error = np.std(shares, axis=0, ddof=1) / np.sqrt(REPETITIONS)
+    assert (np.mean(shares, axis=0) <= 0.05 + 3 * error).all(), shares
+
+
+@pytest.mark.slow
+def test_a_rare_class_keeps_its_ranking():
+    """2 % positives at the edge of the others: found as well as by the parent, and not refused."""
+    found = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        y, label = (rng.random((2, 4000)) < 0.02).astype(int)
+        X, new = rng.normal(size=(2, 4000, 6))
+        X[y == 1, :2] += 2.0
+        new[label == 1, :2] += 2.0
+        parent = forest(50)(seed)
+        model = GeodesicCalibrator(parent, random_state=0).fit(X, y)
+        theirs = average_precision_score(label, parent.fit(X, y).predict_proba(new)[:, 1])
+        ours = average_precision_score(label, model.predict_proba(new)[:, 1])
+        out = model.explain(new).verdict == "out"
+        found.append([ours - theirs, out[label == 1].mean(), out.mean()])
+    found = np.array(found)
+    error = found.std(axis=0, ddof=1) / 2
+    assert found[:, 0].mean() >= -2 * error[0]
+    assert found[:, 1].mean() <= 0.1
+    assert found[:, 2].mean() <= 0.01 + 3 * error[2]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -137,6 +137,16 @@ def test_caution_is_the_level_of_lowest_log_loss():
     assert caution(1.0, highest=0.05) == 0.05  # more than the default, by choice
 
 
+def test_one_odd_row_does_not_open_the_gate():
+    log_f = np.r_[-2000.0, np.arange(999.0)]
+    scores = CalibrationScores(log_f, np.ones(1000))
+    assert scores.floor(0.001) == -2000
+    assert scores.alpha_floor(0.01, 0.01) == scores.floor(0.01) == 8
+    assert scores.alpha_floor(0.005, 0.01) == 8 - 4 * np.log(2) + 0.0  # lowest but four: 3
+    assert scores.alpha_floor(0.001, 0.01) == 8 - 4 * np.log(10)
+    assert scores.alpha_floor(0.05, 0.01) == scores.floor(0.05)
+
+
 def test_classes_that_are_not_rare_have_bounds_of_their_own():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], [1000, 150, 90])  # a fifth of an equal share is 83 rows

@@ -12,8 +12,8 @@ from scipy.special import softmax
 from sklearn.datasets import make_classification
 
 from polycal import GeodesicCalibrator
-from polycal.posterior.fit import fit_pool, minimize_convex
-from polycal.posterior.posterior import views_of
+from polycal.posterior.fit import fit_pool, minimize_convex, refit_through_gate
+from polycal.posterior.posterior import Posterior, mixture, views_of
 from tests.toys.models import small_forest
 
 
@@ -214,3 +214,27 @@ def test_class_shares_of_the_calibration_rows_do_not_matter(posterior):
     even.fit(X[:2000], y[:2000], X_cal=X[held], y_cal=y[held])
     assert even.priors_[1] == pytest.approx(0.5, abs=0.02)
     assert even.predict_proba(X[4000:])[:, 1].mean() == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_pool_is_fitted_for_the_mixture_that_is_used():
+    """Rows that the gate gives to the prior have labels at random, and must not bend the pool."""
+    rng = np.random.default_rng(0)
+    n, prior = 4000, np.array([0.5, 0.5])
+    P = rng.uniform(0.02, 0.98, n)[:, None] * [-1, 1] + [1, 0]
+    inside = rng.random(n) < 0.8
+    y = (rng.random(n) < np.where(inside, P[:, 1], 0.5)).astype(int)
+    alpha, weight = np.where(inside, 0.999, 0.001), np.ones(n)
+    first, _ = fit_pool(views_of(P, prior, n)[None], y, weight, prior)
+    before = Posterior(None, first, prior, prior, prior, n)
+    after = refit_through_gate(before, P, None, y, weight, alpha)
+
+    def loss(posterior):
+        found = mixture(alpha, posterior.log_proba(P), prior)
+        return -np.log(found[np.arange(n), y]).mean()
+
+    assert loss(after) < loss(before) - 0.005
+    assert np.abs(np.exp(after.log_proba(P))[inside] - P[inside]).mean() < 0.02
+    everywhere = refit_through_gate(before, P, None, y, weight, np.ones(n))
+    assert_allclose(everywhere.pool.weights, first.weights, atol=1e-3)
+    votes = Posterior(1.0, None, prior, prior, prior, n)
+    assert refit_through_gate(votes, P, P, y, weight, alpha) is votes  # no pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from polycal.posterior.posterior import mixture, most_probable, shift_prior, views_of
+from polycal.posterior.posterior import Posterior, mixture, most_probable, shift_prior, views_of
 
 
 def test_most_probable_uses_the_posterior_below_rounding():
@@ -30,3 +30,13 @@ def test_views_add_one_row_of_the_prior():
 def test_prior_shift_is_bayes_rule():
     moved = shift_prior(np.log([[0.5, 0.5]]), np.array([0.5, 0.5]), np.array([0.9, 0.1]))
     assert_allclose(np.exp(moved), [[0.9, 0.1]])
+
+
+def test_lift_is_that_of_the_class_that_fits_best_whatever_the_prior():
+    share = np.array([0.9, 0.1])
+    log_pi = np.log([[0.9, 0.1], [0.5, 0.5], [1.0 - 1e-9, 1e-9]])
+    expected = np.log([1.0, 5.0, (1.0 - 1e-9) / 0.9])
+    same = Posterior(1.0, None, share, share, share, 100)
+    assert_allclose(same.lift(log_pi), expected, atol=1e-12)
+    moved = Posterior(1.0, None, share, share, np.array([0.5, 0.5]), 100)
+    assert_allclose(moved.lift(shift_prior(log_pi, share, moved.prior)), expected, atol=1e-12)
