@@ -17,8 +17,8 @@ def n_effective(weight: Floats) -> float:
     return float(weight.sum() ** 2 / (weight**2).sum())
 
 
-def above_chance(extra: Floats, weight: Floats) -> bool:
-    """Whether the mean of paired differences is above its standard error."""
+def above_chance(extra: Floats, weight: Floats, errors: float = 1.0) -> bool:
+    """Whether the mean of paired differences is above some standard errors of it."""
     mean = np.average(extra, weights=weight)
     variance = np.average((extra - mean) ** 2, weights=weight)
-    return bool(mean > math.sqrt(variance / n_effective(weight)))
+    return bool(mean > errors * math.sqrt(variance / n_effective(weight)))

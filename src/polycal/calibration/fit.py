@@ -17,7 +17,7 @@ from ..gate.floor import (
     LEVELS,
     CalibrationScores,
     affordable_level,
-    cautious_level,
+    cautious_floor,
     mixture_losses,
     without_excess,
 )
@@ -46,8 +46,8 @@ TREES_FOR_OUT_OF_BAG = 20
 # Share of trees that see none of a row's group, mean over the rows; without groups it is 0.37.
 LEAST_OUT_OF_BAG = 0.3
 
-# The level of alpha's floor, from the log-losses by level, the scores and the verdict's level.
-Caution = Callable[[Callable[[float], Floats], CalibrationScores, float], float]
+# Level and floor of alpha, from the log-losses by floor, the scores and the verdict's level.
+Caution = Callable[[Callable[[float], Floats], CalibrationScores, float], tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Options:
             floor=None if p["floor"] == "auto" else float(p["floor"]),
             false_alarm=None if p["false_alarm"] == "auto" else float(p["false_alarm"]),
             confidence=None if p["confidence"] is None else float(p["confidence"]),
-            caution=_same_level if gate is GaussianGate else _caution(p["caution"]),
+            caution=_one_floor if gate is GaussianGate else _caution(p["caution"]),
             by_ece=p["scoring"] == "ece",
             calibration=p["calibration"],
             calibration_size=p["calibration_size"],
@@ -167,13 +167,13 @@ def fit_model(
         )
         return scores, np.exp(log_pi[np.arange(len(y)), y])
 
-    def alpha(scores: CalibrationScores, caution: float, level: float) -> Floats:
-        floor = scores.alpha_floor(caution, level) if options.floor is None else options.floor
+    def alpha(scores: CalibrationScores, floor: float) -> Floats:
         return replace(gate, log_floor=floor).alpha(scores.log_f)
 
     scores, own = judged(posterior)
     level = options.false_alarm or LEVELS[0]
-    labelled = (parent_proba, votes, y, weight, alpha(scores, level, level))
+    floor = scores.near_floor(level) if options.floor is None else options.floor
+    labelled = (parent_proba, votes, y, weight, alpha(scores, floor))
     posterior = refit_through_gate(posterior, *labelled, execution.device)
     scores, own = judged(posterior)
     if found.own is not None:
@@ -181,14 +181,13 @@ def fit_model(
         final = _scores(gate, posterior, [found.own.whole], execution)
         scores = without_excess(scores, usual, final)
 
-    def losses(caution: float, level: float) -> Floats:
-        return mixture_losses(alpha(scores, caution, level), own, posterior.fitted_prior[y])
+    def losses(floor: float) -> Floats:
+        return mixture_losses(alpha(scores, floor), own, posterior.fitted_prior[y])
 
     if options.false_alarm is None:
-        level = affordable_level(lambda level: losses(level, level), weight)
-    caution = options.caution(lambda caution: losses(caution, level), scores, level)
-    floor = scores.alpha_floor(caution, level) if options.floor is None else options.floor
-    gate = replace(gate, log_floor=floor)
+        level = affordable_level(losses, scores)
+    caution, floor = options.caution(losses, scores, level)
+    gate = replace(gate, log_floor=floor if options.floor is None else options.floor)
     return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
 
 
@@ -311,12 +310,12 @@ def _new_weight(folds: list[CalibrationFold]) -> float | None:
 def _caution(caution: Any) -> Caution:
     """What the parameter ``caution`` means."""
     if caution == "auto":
-        return cautious_level
-    return lambda losses, scores, level: float(caution)
+        return cautious_floor
+    return lambda losses, scores, level: (float(caution), scores.near_floor(float(caution)))
 
 
-def _same_level(
+def _one_floor(
     losses: Callable[[float], Floats], scores: CalibrationScores, level: float
-) -> float:
+) -> tuple[float, float]:
     """The paper's one floor: that of the verdict is alpha's too."""
-    return level
+    return level, scores.floor(level)

@@ -89,6 +89,7 @@ class ReferenceSet:
         columns = some = None
         if robust:
             columns = Columns.of(X[:, : len(table.numbers)])
+            columns.check(table.numbers)
             clipped = columns.clip(X)
             if clipped is not X:
                 rows_clipped = Polytopes.from_groups(modes, owner, clipped, *labels)

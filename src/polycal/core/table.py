@@ -19,10 +19,14 @@ CATEGORY_TYPES = ("category", "Categorical", "Enum")
 FAR = 10.0
 # Rows that share a far value exactly, for it to be a code.
 CODE_ROWS = 3
+# Share of rows with one value that may hide from the quartiles that it is far.
+OFTEN = 0.2
 # Rows that quartiles are estimated from.
 QUARTILE_ROWS = 10_000
 # Part of a value that is no more than its rounding.
 ROUNDING = 1e-13
+# Largest values of a column whose squares can be added up.
+LARGEST = 1e150
 # Equal rows are copies where fewer rows than this would be equal by chance.
 CHANCE = 0.05
 
@@ -144,7 +148,7 @@ def _level_offsets(levels: Sequence[Array], n_with_missing: int, code_number: In
 class Columns(NamedTuple):
     """Where the values of each number lie, whatever a few far ones are."""
 
-    low: Floats  # lowest and highest value that is not far
+    low: Floats  # lowest and highest value
     high: Floats
     unit: Floats  # half of the range; of a constant c it is abs(c), or 1 for c = 0
     # interquartile range; where that is 0, standard deviation, or the unit of a constant
@@ -164,10 +168,6 @@ class Columns(NamedTuple):
             varies = np.isfinite(width) & (width > ROUNDING * np.maximum(abs(first), abs(third)))
             lower = np.where(varies, first - FAR * width, -np.inf)
             upper = np.where(varies, third + FAR * width, np.inf)
-        for j in np.flatnonzero(high > upper):
-            high[j] = _last_near(X[:, j], upper[j], FAR * width[j])
-        for j in np.flatnonzero(low < lower):
-            low[j] = -_last_near(-X[:, j], -lower[j], FAR * width[j])
         low, high = np.nan_to_num(low), np.nan_to_num(high)  # 0 without any value
         size = np.maximum(abs(low), abs(high))
         unit = 0.5 * high - 0.5 * low
@@ -179,6 +179,15 @@ class Columns(NamedTuple):
             if np.isfinite(deviation) and deviation > ROUNDING * size[j]:
                 spread[j] = deviation
         return cls(low, high, unit, spread, lower, upper)
+
+    def check(self, numbers: Ints) -> None:
+        """Raise an error where the squares of a column's values would overflow."""
+        large = np.flatnonzero(np.maximum(self.spread, self.unit) > LARGEST)
+        if len(large):
+            raise ValueError(
+                f"the values of column {numbers[large[0]]} are larger than {LARGEST:g}, so that "
+                "their squares overflow. Divide the column by a large number."
+            )
 
     def clip(self, X: Floats) -> Floats:
         """Rows with each number inside the fences; X itself where all are."""
@@ -209,22 +218,19 @@ def _quartiles(X: Floats) -> tuple[Floats, Floats]:
     return quantile(0.25), quantile(0.75)
 
 
-def _last_near(values: Floats, fence: float, gap: float) -> float:
-    """The highest value before the first gap of this size beyond the fence."""
-    inside = values[values <= fence].max()
-    ordered = np.concatenate([[inside], np.sort(values[values > fence])])
-    far = np.flatnonzero(np.diff(ordered) > gap)
-    return float(ordered[far[0]] if len(far) else ordered[-1])
-
-
 def _find_codes(X: Floats, coded: Bools | None) -> dict[int, Floats]:
     """The codes of each column that has any: far values that rows share, and those known."""
-    columns = Columns.of(X)
-    low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
+    first, third = _quartiles(X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = third - first
+        low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
+        outside = (low < first - FAR * width) | (high > third + FAR * width)
+        # Where a code is in many rows, or most rows are equal, the quartiles do not tell.
+        often = np.maximum((low == X).sum(axis=0), (high == X).sum(axis=0)) >= OFTEN * len(X)
     codes = {}
-    for j in np.flatnonzero((low < columns.low) | (high > columns.high)):
+    for j in np.flatnonzero((outside | often) & (high > low)):
         values = X[:, j]
-        is_far = (values < columns.low[j]) | (values > columns.high[j])
+        is_far = _is_far(values)
         value, count = np.unique(values[is_far], return_counts=True)
         found = value[count >= CODE_ROWS]
         if coded is not None and coded.shape == X.shape:
@@ -232,6 +238,51 @@ def _find_codes(X: Floats, coded: Bools | None) -> dict[int, Floats]:
         if len(found):
             codes[int(j)] = found
     return codes
+
+
+def _is_far(values: Floats) -> Bools:
+    """Which values a gap of ten widths of the others parts from them."""
+    others = values[~np.isnan(values)]
+    smaller: Floats | None = others
+    while smaller is not None:  # a code in many rows would make its own gap look small
+        others, smaller = smaller, _without_far_end(smaller)
+    first, third, width = _quartiles_and_width(others)
+    if not 0 < width < np.inf:
+        return np.isin(values, others, invert=True) & ~np.isnan(values)
+    return _after_gap(values, third, FAR * width) | _after_gap(-values, -first, FAR * width)
+
+
+def _without_far_end(values: Floats) -> Floats | None:
+    """The others, if the highest or the lowest value is far from them and rows share it."""
+    for end in (values.max(), values.min()):
+        others: Floats = values[values != end]
+        if len(values) - len(others) < CODE_ROWS or len(others) < CODE_ROWS:
+            continue
+        first, third, width = _quartiles_and_width(others)
+        with np.errstate(over="ignore"):
+            away = min(abs(end - others.min()), abs(end - others.max()))
+            beyond = max(end - third, first - end)
+        if 0 < width < np.inf and min(away, beyond) > FAR * width:
+            return others
+    return None
+
+
+def _quartiles_and_width(values: Floats) -> tuple[float, float, float]:
+    """Quartiles, and the interquartile range or, where that is 0, the standard deviation."""
+    first, third = np.quantile(values, [0.25, 0.75])
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = third - first if third > first else values.std()
+    return float(first), float(third), float(width)
+
+
+def _after_gap(values: Floats, quartile: float, gap: float) -> Bools:
+    """Which values are beyond the first gap of this size outside of the fence."""
+    fence = quartile + gap
+    inside = values[values <= fence]
+    ordered = np.concatenate([[inside.max()], np.sort(values[values > fence])])
+    first = np.flatnonzero(np.diff(ordered) > gap)
+    after: Bools = values > (ordered[first[0]] if len(first) else np.inf)
+    return after
 
 
 def _may_be_level(value: Any) -> bool:

@@ -19,9 +19,14 @@ ROUNDING = 1e-9
 LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
 #: Levels of alpha's floor that ``caution="auto"`` chooses among, as shares of the verdict's level.
 CAUTIONS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-# Alpha's floor at a lower level is below the verdict's by at most this many times what it would be
-# if the scores had the tail of a logistic curve.
+# Alpha's floor is below that at SURE_LEVEL by at most LONGEST_TAIL times what it would be if the
+# scores had the tail of a logistic curve, unless a lower one saves a log-loss of more than
+# SURE_GAIN standard errors.
+SURE_LEVEL = 0.05
 LONGEST_TAIL = 4.0
+SURE_GAIN = 2.0
+# Smallest probability in a log-loss.
+SMALLEST = 1e-300
 # A class is rare below this part of an equal share of the rows.
 RARE = 0.2
 
@@ -48,14 +53,14 @@ class CalibrationScores:
             level = self._confident_level(level)
         return conformal_floor(self.log_f, self.weight, level, self.new_weight)
 
-    def alpha_floor(self, caution: float, level: float) -> float:
-        """The floor at the level ``caution``, not far below that at a higher ``level``.
+    def near_floor(self, level: float) -> float:
+        """The floor at a level, not far below that at ``SURE_LEVEL``.
 
-        The lowest score of all may be that of one odd row, far below the others.
+        The lowest scores may be those of a few rows with wrong values, far below all others. If
+        alpha's floor were there, nothing would be below it.
         """
-        floor, upper = self.floor(caution), self.floor(level)
-        farthest = LONGEST_TAIL * max(math.log(level / caution), 0.0)
-        return max(floor, upper - farthest)
+        sure = max(level, SURE_LEVEL)
+        return max(self.floor(level), self.floor(sure) - LONGEST_TAIL * math.log(sure / level))
 
     def verdict_floor(self, level: float) -> float:
         """Score that at most ``level`` of all rows fall below, and of each bounded class.
@@ -229,42 +234,51 @@ def ranks(weight: Floats, new_weight: float | None) -> Floats:
 
 def mixture_losses(alpha: Floats, own: Floats, prior: Floats) -> Floats:
     """Log-loss of alpha pi + (1 - alpha) prior; ``own`` is pi of each row's class."""
-    losses: Floats = -np.log(alpha * own + (1.0 - alpha) * prior)
+    losses: Floats = -np.log(np.maximum(alpha * own + (1.0 - alpha) * prior, SMALLEST))
     return losses
 
 
-def affordable_level(losses: Callable[[float], Floats], weight: Floats) -> float:
+def affordable_level(losses: Callable[[float], Floats], scores: CalibrationScores) -> float:
     """The level of ``false_alarm="auto"``: the highest that does not raise the log-loss.
 
-    ``losses`` gives the log-losses of the calibration rows with alpha's floor at a level. The level
-    is the highest of ``LEVELS`` up to which the mean exceeds that at the lowest level by no more
-    than one standard error of the paired difference. Rows of low score are often predicted wrong by
-    pi, so that falling back to the prior costs nothing there.
+    ``losses`` gives the log-losses of the calibration rows with some floor of alpha. The level is
+    the highest of ``LEVELS`` up to which the mean exceeds that at the lowest level by no more than
+    one standard error of the paired difference. Rows of low score are often predicted wrong by pi,
+    so that falling back to the prior costs nothing there.
     """
-    lowest = losses(LEVELS[0])
+    lowest = losses(scores.near_floor(LEVELS[0]))
     affordable = LEVELS[0]
     for level in LEVELS[1:]:
-        if above_chance(losses(level) - lowest, weight):
+        if above_chance(losses(scores.near_floor(level)) - lowest, scores.weight):
             break
         affordable = level
     return affordable
 
 
-def cautious_level(
+def cautious_floor(
     losses: Callable[[float], Floats], scores: CalibrationScores, highest: float
-) -> float:
-    """The level of ``caution="auto"``: that of the lowest log-loss on the calibration rows.
+) -> tuple[float, float]:
+    """Level and floor of alpha for ``caution="auto"``: those of the lowest log-loss.
 
     Where pi is right about nearly every row, also about those below the verdict's floor, giving
     them the prior is a loss. The levels are ``CAUTIONS`` times the highest, as far as there are
     rows enough for them. A level above the default was chosen for the sake of caution, and is
-    kept.
+    kept. A floor far below the others needs a sure gain: a scattered class is worth it, a single
+    odd row is not.
     """
     if highest > LEVELS[0]:
-        return highest
+        return highest, scores.near_floor(highest)
     least = (1 - ROUNDING) / (scores.n_independent + 1)
     levels = [highest, *(part * highest for part in CAUTIONS if part * highest >= least)]
-    return min(levels, key=lambda level: float(np.average(losses(level), weights=scores.weight)))
+
+    def best(floor: Callable[[float], float]) -> tuple[float, float, Floats]:
+        found = [(level, floor(level), losses(floor(level))) for level in levels]
+        return min(found, key=lambda item: float(np.average(item[2], weights=scores.weight)))
+
+    near, low = best(scores.near_floor), best(scores.floor)
+    sure = above_chance(near[2] - low[2], scores.weight, SURE_GAIN)
+    level, floor, _ = low if sure else near
+    return level, floor
 
 
 def logistic_scale(scores: Floats) -> float:

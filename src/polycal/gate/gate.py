@@ -19,6 +19,8 @@ from .floor import interquartile_range, logistic_scale, ranks
 
 # Share of new in-distribution rows that may be out of a feature's range by more than ``reach``.
 BEYOND_REACH = 0.005
+# Largest reach, in half ranges, however heavy the tail of some feature is.
+MOST_REACH = 1.5
 # Units of log f that a row loses for each half range beyond ``reach``.
 SLOPE = 50.0
 
@@ -226,15 +228,18 @@ def reaches(beyond: Floats, weight: Floats, new_weight: float | None = None) -> 
     """What all but ``BEYOND_REACH`` of new in-distribution rows stay below, and one rank less.
 
     The first is for new rows. The second is for the calibration rows themselves: it is what the
-    first would be without one of those above. Where the rows are too few, both are well above the
-    highest value: no calibration row loses anything then, and a new row only far away.
+    first would be without one of those above. Where the rows are too few, and where one feature
+    has a heavy tail, both are ``MOST_REACH``: a wrong value in one row, or one such feature, must
+    not hide all others.
     """
     order = np.argsort(-beyond)
     rank = ranks(weight[order], new_weight)
     last = int(np.searchsorted(rank, BEYOND_REACH * (1 + 1e-12), side="right")) - 1
     if last < 0:
-        return (1.0 + 2.0 * float(beyond.max()),) * 2
-    return float(beyond[order[last]]), float(beyond[order[min(last + 1, len(order) - 1)]])
+        return MOST_REACH, MOST_REACH
+    found = beyond[order[[last, min(last + 1, len(order) - 1)]]]
+    reach, own_reach = np.minimum(found, MOST_REACH).tolist()
+    return reach, own_reach
 
 
 def excess(beyond: Floats, reach: float) -> Floats:
