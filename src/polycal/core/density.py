@@ -160,12 +160,6 @@ def row_terms(x, r, density):
 
 
 @njit(nogil=True, cache=True)
-def row_log_density(x, r, density):
-    kernel, norm = row_terms(x, r, density)
-    return norm + kernel
-
-
-@njit(nogil=True, cache=True)
 def _all_terms(X, index, density, out_kernel, out_norm):
     """``row_terms`` of each row in several polytopes; index -1 is no polytope.
 
