@@ -77,15 +77,38 @@ def test_a_tail_without_a_gap_is_not_far():
     """Steps of the tail are at most 10 interquartile ranges; the last one is longer."""
     x = np.concatenate([np.linspace(0, 2, 101), [5, 14, 24, 34, 44, 55, 55, 55, 60]])[:, None]
     columns = Columns.of(np.concatenate([x, -x], axis=1))
-    assert_array_equal([columns.low, columns.high], [[0, -44], [44, 0]])
+    assert_array_equal([columns.low, columns.high], [[0, -60], [60, 0]])
     assert_array_equal(Table.learn(x, np.empty(0), find_codes=True)[0].codes, [55])
-    assert_array_equal(columns.unit, [22, 22])
+    middle = np.quantile(x, [0.25, 0.75]).mean()
+    assert_allclose(columns.unit, 60 - middle)
     assert (
         columns.spread[0]
         == columns.spread[1]
         == pytest.approx(np.subtract(*np.quantile(x, [0.75, 0.25])))
     )
     assert_allclose(columns.upper[0], np.quantile(x, 0.75) + 10 * columns.spread[0])
+
+
+def test_codes_in_many_rows_and_in_columns_that_are_mostly_equal():
+    rng = np.random.default_rng(0)
+    many, both, counts, two = rng.normal(size=(4, 1000))
+    many[:600] = 99999.0
+    both[:300], both[300:600] = 99999.0, -999.0
+    counts[:] = rng.poisson(0.1, 1000)
+    plain = counts.copy()
+    counts[:20] = 99999.0
+    two[:] = np.where(two > 0, 0.0, 99999.0)  # two values are not a code and another
+    X = np.stack([many, both, counts, plain, two], axis=1)
+    table, _ = Table.learn(X, np.empty(0), find_codes=True)
+    assert_array_equal(table.codes, [99999.0, -999.0, 99999.0, 99999.0])
+    assert_array_equal(table.with_missing[table.code_number], [0, 1, 1, 2])
+
+
+def test_squares_that_overflow_are_refused():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    Columns.of(X * [1, 1e149]).check(np.arange(2))
+    with pytest.raises(ValueError, match="column 1 are larger than 1e.150.*Divide the column"):
+        Columns.of(X * [1, 1e154]).check(np.arange(2))
 
 
 def test_the_spread_of_a_column_that_hardly_varies():
@@ -96,7 +119,7 @@ def test_the_spread_of_a_column_that_hardly_varies():
     X[0, 4] += 1e-17
     columns = Columns.of(X)
     assert_allclose(columns.spread, [rare.std(), 3, 1, 1, 0.1])
-    assert_allclose(columns.unit, [4, 3, 1, 1, 0.1])
+    assert_allclose(columns.unit, [8, 3, 1, 1, 0.1])
     assert np.isinf(columns.upper).all()
     assert columns.clip(X) is X
 

@@ -126,7 +126,7 @@ def test_outliers_are_centres_but_set_no_width():
     common = np.average(local, axis=0, weights=polytopes.size)
     assert_allclose(density.precision, 1 / np.sqrt(local * common), rtol=1e-8)
     assert_array_equal(density.ranges.high, columns.high)
-    assert columns.high[0] < 200
+    assert columns.upper[0] < 200
 
 
 def test_tiny_and_huge_units_leave_widths_finite():

@@ -16,7 +16,7 @@ from polycal.gate.floor import (
     LEVELS,
     CalibrationScores,
     affordable_level,
-    cautious_level,
+    cautious_floor,
     conformal_floor,
     logistic_scale,
     mixture_losses,
@@ -106,11 +106,11 @@ def test_auto_false_alarm_takes_what_costs_nothing():
     gate = GeodesicGate(1000, 0.0, True, 1.0, 1.0)
 
     def level(own):
-        def losses(level):
-            alpha = replace(gate, log_floor=scores.floor(level)).alpha(log_f)
+        def losses(floor):
+            alpha = replace(gate, log_floor=floor).alpha(log_f)
             return mixture_losses(alpha, own, np.full(1000, 0.5))
 
-        return affordable_level(losses, scores.weight), cautious_level(losses, scores, 0.01)
+        return affordable_level(losses, scores), cautious_floor(losses, scores, 0.01)[0]
 
     assert level(np.full(1000, 0.5)) == (LEVELS[-1], 0.01)
     assert level(np.full(1000, 0.999)) == (LEVELS[0], pytest.approx(0.001))
@@ -118,16 +118,18 @@ def test_auto_false_alarm_takes_what_costs_nothing():
     highest, caution = level(np.where(log_f < 0.5, 0.1, 0.9))  # the 50 lowest of 1000
     assert highest >= 0.05
     assert caution == 0.01
+    assert np.isfinite(mixture_losses(np.ones(1), np.zeros(1), np.full(1, 0.5)))
 
 
 def test_caution_is_the_level_of_lowest_log_loss():
-    """Losses by hand: a level costs one unit on each of its rows, or saves one."""
+    """Losses by hand: each row below the floor costs one unit, or saves one."""
 
     def caution(unit, n=10_000, highest=0.01):
-        scores = CalibrationScores(np.arange(float(n)), np.ones(n))
-        return cautious_level(
-            lambda level: np.where(np.arange(n) < round(n * level), unit, 0.0), scores, highest
-        )
+        log_f = np.arange(n) / n  # so that no floor is far below another
+        scores = CalibrationScores(log_f, np.ones(n))
+        level, floor = cautious_floor(lambda f: np.where(log_f < f, unit, 0.0), scores, highest)
+        assert floor == scores.floor(level)
+        return level
 
     assert caution(1.0) == pytest.approx(0.0001)
     assert caution(-1.0) == 0.01
@@ -137,14 +139,17 @@ def test_caution_is_the_level_of_lowest_log_loss():
     assert caution(1.0, highest=0.05) == 0.05  # more than the default, by choice
 
 
-def test_one_odd_row_does_not_open_the_gate():
-    log_f = np.r_[-2000.0, np.arange(999.0)]
+@pytest.mark.parametrize("n_odd", [1, 9])
+def test_alphas_floor_is_far_below_the_others_only_for_a_sure_gain(n_odd):
+    """One row with a wrong value gains too little; a class of nine scattered rows is worth it."""
+    log_f = np.r_[np.full(n_odd, -2000.0) + np.arange(n_odd), np.arange(1000.0 - n_odd) / 100]
     scores = CalibrationScores(log_f, np.ones(1000))
-    assert scores.floor(0.001) == -2000
-    assert scores.alpha_floor(0.01, 0.01) == scores.floor(0.01) == 8
-    assert scores.alpha_floor(0.005, 0.01) == 8 - 4 * np.log(2) + 0.0  # lowest but four: 3
-    assert scores.alpha_floor(0.001, 0.01) == 8 - 4 * np.log(10)
-    assert scores.alpha_floor(0.05, 0.01) == scores.floor(0.05)
+    bulk = scores.floor(0.05) - 4 * np.log(5)
+    assert scores.near_floor(0.05) == scores.floor(0.05)
+    assert scores.near_floor(0.01) == max(scores.floor(0.01), bulk)
+    level, floor = cautious_floor(lambda f: np.where(log_f < f, 2.0, 0.0), scores, 0.01)
+    assert (floor < -1000) == (n_odd == 9)
+    assert level < 0.01
 
 
 def test_classes_that_are_not_rare_have_bounds_of_their_own():

@@ -140,14 +140,15 @@ def test_no_shared_leaf_closes_the_gate(gate, blobs):
 
 
 def test_reach_is_that_of_all_but_one_row_in_two_hundred():
-    beyond = np.random.default_rng(0).permutation(1000) / 100
-    assert reaches(beyond, np.ones(1000)) == (9.95, 9.94)  # rank 5 from above, of 1001
-    assert reaches(beyond, np.full(1000, 3.0)) == (9.95, 9.94)
+    beyond = np.random.default_rng(0).permutation(1000) / 1000
+    assert reaches(beyond, np.ones(1000)) == (0.995, 0.994)  # rank 5 from above, of 1001
+    assert reaches(beyond, np.full(1000, 3.0)) == (0.995, 0.994)
     assert reaches(beyond[:199], np.ones(199)) == tuple(np.sort(beyond[:199])[[-1, -2]])
-    # Too few rows to tell: 2 times the highest, and half a range.
-    assert reaches(np.array([2.0, 0.0]), np.ones(2)) == (5.0, 5.0)
     # 1000 rows in groups of five: one group in 201 is out.
-    assert reaches(beyond, np.ones(1000), new_weight=5.0)[0] == 9.99
+    assert reaches(beyond, np.ones(1000), new_weight=5.0)[0] == 0.999
+    # Too few rows to tell, and a heavy tail.
+    assert reaches(np.array([2.0, 0.0]), np.ones(2)) == (1.5, 1.5)
+    assert reaches(10 * beyond, np.ones(1000)) == (1.5, 1.5)
 
 
 def test_beyond_reach_log_f_falls():
@@ -159,12 +160,13 @@ def test_beyond_reach_log_f_falls():
     assert_allclose(gate.log_f(GateInput(X, near, density)), 0)
     few = [GateInput(X, near, density, beyond=b) for b in (beyond, beyond + 1)]
     fitted, log_f = GeodesicGate.fit(100, True, few)
-    assert fitted.reach == 7.0
-    assert_allclose(log_f, 0)
-    many = [GateInput(X, near, density, beyond=beyond)] * 99 + few[1:]
+    assert fitted.reach == 1.5
+    assert_allclose(log_f, SLOPE * np.array([0, 0, -0.5, 0, 0, -1.5]))
+    many = [GateInput(X, near, density, beyond=beyond / 4)] * 99
+    many.append(GateInput(X, near, density, beyond=beyond / 2))
     fitted, log_f = GeodesicGate.fit(100, True, many)
-    assert fitted.reach == 3.0
-    assert_allclose(log_f[-3:], [0, 0, -SLOPE])  # by the reach of the others, 2
+    assert fitted.reach == 1.0
+    assert_allclose(log_f[-3:], [0, 0, -0.5 * SLOPE])  # by the reach of the others, 0.5
     assert_allclose(log_f[:-3], 0)
 
 

@@ -38,11 +38,11 @@ class DensityArrays(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranges:
-    """Lowest and highest training value of each number, without those that lie far away."""
+    """Lowest and highest training value of each number."""
 
     low: Floats = saved_array("float64 numbers")
     high: Floats = saved_array("float64 numbers")
-    unit: Floats = saved_array("float64 numbers")  # half of the range
+    unit: Floats = saved_array("float64 numbers")  # about half of the range
 
     def beyond(self, X: Floats, n_jobs: int | None = None) -> Floats:
         """How far the number that is farthest out of its range is out, in half ranges; 0 inside."""
@@ -200,12 +200,6 @@ def row_terms(x, r, density):
     for c in range(len(level_offsets) - 1):
         factors += density.log_share[r, level_offsets[c] + np.int64(x[n_numbers + c])]
     return factors - 0.5 * total, norm
-
-
-@njit(nogil=True, cache=True)
-def row_log_density(x, r, density):
-    kernel, norm = row_terms(x, r, density)
-    return norm + kernel
 
 
 @njit(nogil=True, cache=True)

@@ -150,7 +150,9 @@ class Columns(NamedTuple):
 
     low: Floats  # lowest and highest value
     high: Floats
-    unit: Floats  # half of the range; of a constant c it is abs(c), or 1 for c = 0
+    # from the middle of the quartiles to the farther end, which for an even column is half of the
+    # range; of a constant c it is abs(c), or 1 for c = 0
+    unit: Floats
     # interquartile range; where that is 0, standard deviation, or the unit of a constant
     spread: Floats
     lower: Floats  # quartiles -/+ 10 interquartile ranges; infinite where these are 0
@@ -159,9 +161,7 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, X: Floats) -> Columns:
         """Describe each column; NaN is no value."""
-        n = len(X)
-        rows = np.random.default_rng(0).permutation(n)[:QUARTILE_ROWS]
-        first, third = _quartiles(X if n <= QUARTILE_ROWS else X[rows])
+        first, third = _quartiles(X)
         low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
             width = third - first
@@ -170,7 +170,8 @@ class Columns(NamedTuple):
             upper = np.where(varies, third + FAR * width, np.inf)
         low, high = np.nan_to_num(low), np.nan_to_num(high)  # 0 without any value
         size = np.maximum(abs(low), abs(high))
-        unit = 0.5 * high - 0.5 * low
+        middle = np.nan_to_num(0.5 * first + 0.5 * third)
+        unit = np.maximum(high - middle, middle - low)
         unit = np.where(unit > ROUNDING * size, unit, np.where(size > 0, size, 1.0))
         spread = np.where(varies, width, unit)
         for j in np.flatnonzero(~varies & (high > low)):
@@ -202,7 +203,9 @@ class Columns(NamedTuple):
 
 
 def _quartiles(X: Floats) -> tuple[Floats, Floats]:
-    """First and third quartile of each column; NaN without values."""
+    """First and third quartile of each column, of some rows if there are many; NaN without values."""
+    if len(X) > QUARTILE_ROWS:
+        X = X[np.random.default_rng(0).permutation(len(X))[:QUARTILE_ROWS]]
     ordered = np.sort(X.T, axis=1)  # NaN comes last
     last = np.maximum(np.count_nonzero(~np.isnan(ordered), axis=1) - 1, 0)
     column = np.arange(len(ordered))

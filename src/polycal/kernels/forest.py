@@ -123,8 +123,8 @@ class ForestIndex(KernelIndex):
             tied=np.empty(n + 1, np.bool_),
             word=np.empty(n_more, packing.step.dtype),
             some=np.empty(n_more, np.int64),
-            part_touched=np.empty(n_more, np.uint32),
-            part_shared=np.empty(n_more, np.int32),
+            field_touched=np.empty(n_more, np.uint32),
+            field_shared=np.empty(n_more, np.int32),
             begin=np.empty(n_trees, np.int64),
             end=np.empty(n_trees, np.int64),
         )

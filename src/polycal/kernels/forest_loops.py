@@ -17,8 +17,8 @@ MEMBERS_PER_LINE = 16
 FEW_CLASSES = 16
 # Trees whose codes are read together while the index is built.
 TREES_AT_ONCE = 8
-# The bound of ``_rank_parts`` is from this many times k candidates.
-STRONG = 4
+# Candidates that ``_rank_fields`` looks at first, as a multiple of k.
+STRONG = 16
 
 
 class LeafTables(NamedTuple):
@@ -52,9 +52,9 @@ class Scratch(NamedTuple):
     keep: Ints  # those of them that are nearest, or tied with one that is
     tied: Bools  # whether each of these shares its number of shared leaves
     word: Array  # with parts of the trees: the word of each of them
-    some: Ints  # with parts: those that may be nearest by one part at all
-    part_touched: Array  # with parts: modes that may be nearest by one part, and
-    part_shared: Array  # number of leaves that each of them shares in it
+    some: Ints  # with parts: those that may be nearest
+    field_touched: Array  # with parts: modes that may be nearest by one field of the word, and
+    field_shared: Array  # number of leaves that each of them shares in it
     begin: Ints  # (n_trees,), first and
     end: Ints  # (n_trees,), last-plus-one member of the query's leaf
 
@@ -228,10 +228,10 @@ def search_rows(
     near = np.zeros(n_trees + 1, np.int64)
     for i in range(codes.shape[0]):
         n = _candidates(codes[i], tables, packing, scratch)
-        top = 0
+        top = np.int64(0)
         for j in range(n):
             s = touched[j]
-            m = int(tally[s] & all_trees)
+            m = np.int64(tally[s] & all_trees)
             if n_fields > 1:
                 word[j] = tally[s]
             shared[j], tally[s] = m, 0
@@ -245,14 +245,11 @@ def search_rows(
         _add_lanes(rows, near[: top + 1], table)
         _weigh_table(table[: top + 1], exponents, log_shared, sums[:, i])
         if k > 0:
+            row = scratch, fill, X[i], density
             if n_fields > 1:
-                parts = out_sim[1:, i], out_ids[1:, i]
-                _rank_parts(n, near[: top + 1], packing, scratch, fill, X[i], density, *parts)
-            if fill:
-                others = _append_others(n, k, n_candidates, tally, touched, shared)
-                near[0], n = others - n, others
-            chosen = out_sim[0, i], out_ids[0, i]
-            _rank(n, near[: top + 1], touched, shared, scratch, X[i], density, *chosen)
+                _rank_fields(n, near[: top + 1], packing, *row, out_sim[:, i], out_ids[:, i])
+            else:
+                _rank(n, near[: top + 1], touched, shared, *row, out_sim[0, i], out_ids[0, i])
             for field in range(n_fields):
                 for j in range(k):
                     out_sim[field, i, j] /= packing.size[field]
@@ -270,10 +267,14 @@ def _kth_highest(near, k):
 
 
 @njit(nogil=True, cache=True)
-def _rank(n, near, touched, shared, scratch, x, density, out_sim, out_ids):
+def _rank(n, near, touched, shared, scratch, fill, x, density, out_sim, out_ids):
     """The k nearest of n modes, of which ``near[m]`` that may be neighbours share m leaves."""
     keep, tied, n_candidates = scratch.keep, scratch.tied, len(density.log_norm)
-    kth, kept = _kth_highest(near, len(out_sim)), 0
+    k = len(out_sim)
+    if fill:
+        others = _append_others(n, k, n_candidates, scratch.tally, touched, shared)
+        near[0], n = others - n, others
+    kth, kept = _kth_highest(near, k), 0
     for j in range(n):
         if shared[j] >= kth and touched[j] < n_candidates:
             keep[kept], tied[kept] = j, near[shared[j]] > 1
@@ -282,44 +283,44 @@ def _rank(n, near, touched, shared, scratch, x, density, out_sim, out_ids):
 
 
 @njit(nogil=True, cache=True)
-def _rank_parts(n, near, packing, scratch, fill, x, density, out_sim, out_ids):
-    """The k nearest of one query by each part of the trees; ``near`` is as in ``search_rows``.
+def _rank_fields(n, near, packing, scratch, fill, x, density, out_sim, out_ids):
+    """``_rank`` of one query by each field of the words: by all trees, and by parts of them.
 
-    A bound spares most candidates: the k-th highest number of leaves shared in a part, among the
-    candidates that share most leaves in all trees, is at most that among all candidates. Who
-    shares fewer leaves than the lowest such bound, in all trees, is in no part among the nearest.
+    The k-th highest number of leaves shared in a part, among some candidates, is at most that
+    among all of them. So who shares fewer leaves in all trees is not among the k nearest by that
+    part. Nearly always, those who share most leaves in all trees turn out to be enough.
     """
-    (n_parts, k), n_candidates = out_sim.shape, len(density.log_norm)
+    (n_fields, k), n_candidates = out_sim.shape, len(density.log_norm)
     touched, shared, word = scratch.touched, scratch.shared, scratch.word
-    some, ids, sim = scratch.some, scratch.part_touched, scratch.part_shared
-    strong, n_strong = _kth_highest(near, STRONG * k), 0
+    some, ids, sim = scratch.some, scratch.field_touched, scratch.field_shared
+    least, n_some = _kth_highest(near, STRONG * k), 0
     for j in range(n):
-        some[n_strong] = j
-        n_strong += (shared[j] >= strong) & (touched[j] < n_candidates)
-    bounds, lowest = np.empty(n_parts, np.int64), strong
-    for p in range(n_parts):
-        shift, mask = packing.shift[p + 1], packing.mask[p + 1]
-        counts = np.zeros(packing.size[p + 1] + 1, np.int64)
-        for j in some[:n_strong]:
-            counts[int((word[j] >> shift) & mask)] += 1
-        bounds[p] = max(_kth_highest(counts, k), 1)
-        lowest = min(lowest, bounds[p])
-    if lowest < strong:
+        some[n_some] = j
+        n_some += (shared[j] >= least) & (touched[j] < n_candidates)
+    bounds = np.empty(n_fields, np.int64)
+    for f in range(n_fields):
+        shift, mask = packing.shift[f], packing.mask[f]
+        counts = np.zeros(packing.size[f] + 1, np.int64)
+        for j in some[:n_some]:
+            counts[np.int64((word[j] >> shift) & mask)] += 1
+        bounds[f] = max(_kth_highest(counts, k), 1)
+    lowest = bounds.min()
+    if lowest < least:
         for j in range(n):
-            some[n_strong] = j
-            n_strong += (shared[j] >= lowest) & (shared[j] < strong) & (touched[j] < n_candidates)
-    for p in range(n_parts):
-        shift, mask = packing.shift[p + 1], packing.mask[p + 1]
-        found, counts = 0, np.zeros(packing.size[p + 1] + 1, np.int64)
-        for j in some[:n_strong]:
-            m = int((word[j] >> shift) & mask)
+            some[n_some] = j
+            n_some += (shared[j] >= lowest) & (shared[j] < least) & (touched[j] < n_candidates)
+    for f in range(n_fields):
+        shift, mask = packing.shift[f], packing.mask[f]
+        found = 0
+        for j in some[:n_some]:
+            m = np.int64((word[j] >> shift) & mask)
             ids[found], sim[found] = touched[j], m  # overwritten unless it may be nearest
-            counts[m] += 1
-            found += m >= bounds[p]
-        if fill:
-            others = _append_others(found, k, n_candidates, scratch.tally, ids, sim)
-            counts[0], found = others - found, others
-        _rank(found, counts, ids, sim, scratch, x, density, out_sim[p], out_ids[p])
+            found += m >= bounds[f]
+        counts = np.zeros(packing.size[f] + 1, np.int64)
+        for j in range(found):
+            counts[sim[j]] += 1
+        chosen = out_sim[f], out_ids[f]
+        _rank(found, counts, ids, sim, scratch, fill, x, density, *chosen)
 
 
 @njit(nogil=True, cache=True)
