@@ -203,7 +203,7 @@ class Columns(NamedTuple):
 
 
 def _quartiles(X: Floats) -> tuple[Floats, Floats]:
-    """First and third quartile of each column, of some rows if there are many; NaN without values."""
+    """First and third quartile of each column, of some rows if there are many; NaN without any."""
     if len(X) > QUARTILE_ROWS:
         X = X[np.random.default_rng(0).permutation(len(X))[:QUARTILE_ROWS]]
     ordered = np.sort(X.T, axis=1)  # NaN comes last
