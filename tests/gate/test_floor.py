@@ -144,7 +144,7 @@ def test_alphas_floor_is_far_below_the_others_only_for_a_sure_gain(n_odd):
     """One row with a wrong value gains too little; a class of nine scattered rows is worth it."""
     log_f = np.r_[np.full(n_odd, -2000.0) + np.arange(n_odd), np.arange(1000.0 - n_odd) / 100]
     scores = CalibrationScores(log_f, np.ones(1000))
-    bulk = scores.floor(0.05) - 12 * np.log(5)
+    bulk = scores.floor(0.05) - 4 * np.log(5)
     assert scores.near_floor(0.05) == scores.floor(0.05)
     assert scores.near_floor(0.01) == max(scores.floor(0.01), bulk)
     level, floor = cautious_floor(lambda f: np.where(log_f < f, 2.0, 0.0), scores, 0.01)

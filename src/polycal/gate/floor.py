@@ -23,7 +23,7 @@ CAUTIONS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # scores had the tail of a logistic curve, unless a lower one saves a log-loss of more than
 # SURE_GAIN standard errors.
 SURE_LEVEL = 0.05
-LONGEST_TAIL = 12.0
+LONGEST_TAIL = 4.0
 SURE_GAIN = 2.0
 # Smallest probability in a log-loss.
 SMALLEST = 1e-300
