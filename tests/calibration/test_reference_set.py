@@ -32,7 +32,9 @@ def build(votes=QueryVotes, n=80, seed=0):
     X, y = rng.normal(size=(n, 2)), np.arange(n) % 2
     reading = Reading(modes, np.full((n, 2), 0.5), X)
     rows = LabelledRows(X, y, rng.uniform(0.5, 2, n), np.arange(n) + 1000, None, reading)
-    settings = ReferenceSettings(votes, GeodesicBandwidth(1e-6), False, 5, True, False, None, 2)
+    settings = ReferenceSettings(
+        votes, GeodesicBandwidth(1e-6), False, 5, True, False, None, 2, None, 64, 0
+    )
     return ReferenceSet.build(reading, rows, settings, Execution()), rows
 
 
@@ -49,7 +51,7 @@ def test_members_are_the_rows_of_a_polytope_by_the_users_numbers():
 def test_more_labels_are_evidence_and_no_neighbours_and_can_be_taken_back():
     reference, rows = build()
     _, held = build(seed=1)
-    more, stored = reference.with_labels(held.reading.modes, held, None)
+    more, stored = reference.with_labels(held.reading, held, Execution())
     known, evidence = reference.votes.evidence, more.votes.evidence
     assert (stored >= len(reference.polytopes)).all()
     assert_array_equal(evidence.modes.codes[stored], held.reading.modes.codes)
@@ -60,10 +62,18 @@ def test_more_labels_are_evidence_and_no_neighbours_and_can_be_taken_back():
     before, after = (r.index.nearest(modes, X, search, Execution()) for r in (reference, more))
     assert_array_equal(after.index, before.index)
     assert_array_equal(after.similarity, before.similarity)
-    left = more.without_labels(stored, held).votes.evidence
+    without = more.without_labels(stored, len(rows) + np.arange(len(held)), held)
+    left = without.votes.evidence
     assert_array_equal(left.counts[: len(known.counts)], known.counts)
     assert_array_equal(left.counts[len(known.counts) :], 0.0)
     assert (evidence.counts[len(known.counts) :].sum(axis=1) > 0).all()  # a copy was changed
+    planes = more.planes.modes(X, Execution())
+    assert_array_equal(more.hyperplanes.bits[len(rows) :], planes.codes)
+    assert_allclose(more.hyperplanes.counts.sum(), rows.weight.sum() + held.weight.sum())
+    assert_allclose(
+        without.hyperplanes.proba_of(planes, Execution()),
+        reference.hyperplanes.proba_of(planes, Execution()),
+    )
 
 
 def test_widths_from_all_rows_are_the_widths():
@@ -83,9 +93,7 @@ def test_a_gamma_gives_the_papers_ratios_the_mass_of_the_prior():
     assert_allclose(np.exp(at.density.log_mass), at.votes.ratios @ prior)
     assert_allclose(np.exp(at.density.log_mass).sum(), 1)
     by_query, _ = build(QueryVotes)
-    at = by_query.with_gamma(0.5, prior, Execution())
-    assert at.votes.gamma == 0.5
-    assert at.density is by_query.density
+    assert by_query.with_gamma(0.5, prior, Execution()) is by_query
 
 
 def test_ranges_of_a_part_are_those_of_the_other_rows():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 from polycal import GeodesicCalibrator, KernelDensityForest
 from polycal.metrics import expected_calibration_error
@@ -93,9 +93,9 @@ def test_half_of_the_calibration_rows(blobs):
 def test_unsupported_parents(blobs):
     X, y = blobs
     cases = {
-        LogisticRegression(): "LogisticRegression is not a known family.*Supported: RandomForest",
-        MLPClassifier(activation="tanh"): 'activation=.tanh.*use activation="relu"',
-        BaggingClassifier(LogisticRegression()): "no leaves.*DecisionTreeClassifier",
+        LinearRegression(): "LinearRegression has no predict_proba.*Supported: RandomForest",
+        LinearSVC(): r"LinearSVC has no predict_proba.*CalibratedClassifierCV\(LinearSVC",
+        StandardScaler(): "StandardScaler has no predict_proba, so it is no classifier",
     }
     for parent, message in cases.items():
         with pytest.raises(TypeError, match=message):
@@ -137,8 +137,8 @@ def test_frozen_parent_with_columns_in_another_order(iris):
 
 def test_pipelines_and_classes_get_a_remedy(blobs):
     X, y = blobs
-    with pytest.raises(TypeError, match="its last step.*LogisticRegression.*Supported"):
-        GeodesicCalibrator(make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
+    with pytest.raises(TypeError, match="its last step.*LinearRegression.*Supported"):
+        GeodesicCalibrator(make_pipeline(StandardScaler(), LinearRegression())).fit(X, y)
     with pytest.raises(TypeError, match=r"Use RandomForestClassifier\(\)"):
         GeodesicCalibrator(RandomForestClassifier).fit(X, y)
 
@@ -183,6 +183,8 @@ def test_weights(change, message, blobs):
         ({"false_alarm": "low"}, 'false_alarm must be "auto" or a number'),
         ({"calibration_size": 1.5}, "calibration_size must lie strictly"),
         ({"n_neighbors": 0}, "n_neighbors must be an integer"),
+        ({"n_hyperplanes": -1}, "n_hyperplanes must be an integer of at least 0; got -1"),
+        ({"n_hyperplanes": 0.5}, "n_hyperplanes must be an integer of at least 0; got 0.5"),
         ({"regularization": 0}, "regularization must be a finite number above 0"),
         ({"prior": [0.5, 0.6]}, "prior must sum to 1.*Divide"),
         ({"prior": [1.0]}, "prior must hold one probability for each of the 2 classes"),

@@ -95,9 +95,9 @@ def test_fitted_attributes(iris):
     assert model.estimator_.n_estimators == 30
     assert_allclose(model.polytopes_.counts.sum(), 150)  # out of bag: no row is held out
     assert_allclose(model.priors_, 1 / 3)
-    assert model.gamma_ > 0
+    assert model.gamma_ is None  # the votes count at several exponents
     assert np.isfinite(model.log_floor_)
-    assert model.pool_weights_.shape == (2, 3)
+    assert model.pool_weights_.shape == (7, 3)
     assert (model.pool_weights_[:, :2] >= 0).all()
     assert model.n_features_in_ == 4
     assert not hasattr(model, "feature_names_in_")
@@ -230,7 +230,7 @@ class TestWeights:
         counts = model.polytopes_.counts.sum(axis=0)
         assert counts[1] / counts.sum() == pytest.approx(share, abs=0.01)
         plain = GeodesicCalibrator(small_forest(), random_state=0).fit(X, y)
-        assert model.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.02
+        assert model.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.01
         root = model.estimator_.estimators_[0].tree_.value[0, 0]
         assert root[1] == pytest.approx(share, abs=0.1)
 

@@ -102,7 +102,7 @@ def test_sample_weight(name, rows):
     model = GeodesicCalibrator(estimator, **options).fit(X, y, weight)
     share = weight[y == 1].sum() / weight.sum()
     assert model.priors_[1] == pytest.approx(share)
-    assert model.predict_proba(X)[:, 1].mean() > y.mean() + 0.02
+    assert model.predict_proba(X)[:, 1].mean() > y.mean() + 0.01
     without = GeodesicCalibrator(clone(estimator), **options).fit(X[100:], y[100:], weight[100:])
     assert_allclose(model.predict_proba(X), without.predict_proba(X), atol=1e-6)
 

@@ -110,32 +110,35 @@ def test_auto_false_alarm_takes_what_costs_nothing():
             alpha = replace(gate, log_floor=floor).alpha(log_f)
             return mixture_losses(alpha, own, np.full(1000, 0.5))
 
-        return affordable_level(losses, scores), cautious_floor(losses, scores, 0.01)[0]
+        return affordable_level(losses, scores)
 
-    assert level(np.full(1000, 0.5)) == (LEVELS[-1], 0.01)
-    assert level(np.full(1000, 0.999)) == (LEVELS[0], pytest.approx(0.001))
+    assert level(np.full(1000, 0.5)) == LEVELS[-1]
+    assert level(np.full(1000, 0.999)) == LEVELS[0]
     # Right only where it is familiar: up to a level near that share the prior is the better answer.
-    highest, caution = level(np.where(log_f < 0.5, 0.1, 0.9))  # the 50 lowest of 1000
-    assert highest >= 0.05
-    assert caution == 0.01
+    assert level(np.where(log_f < 0.5, 0.1, 0.9)) >= 0.05  # the 50 lowest of 1000
     assert np.isfinite(mixture_losses(np.ones(1), np.zeros(1), np.full(1, 0.5)))
 
 
-def test_caution_is_the_level_of_lowest_log_loss():
+def test_caution_is_less_for_the_sake_of_rare_classes():
     """Losses by hand: each row below the floor costs one unit, or saves one."""
 
-    def caution(unit, n=10_000, highest=0.01):
-        log_f = np.arange(n) / n  # so that no floor is far below another
-        scores = CalibrationScores(log_f, np.ones(n))
+    def caution(unit, n=10_000, highest=0.01, rare=True):
+        log_f = np.arange(n) / n
+        y = ((np.arange(n) % 100 == 1) & rare).astype(int)
+        y[: n // 50 : 2] = rare  # most of them where there is little data
+        y[-1] = 1
+        scores = CalibrationScores(log_f, np.ones(n), y=y if rare else np.arange(n) % 2)
+        assert scores.is_rare.any() == rare
         level, floor = cautious_floor(lambda f: np.where(log_f < f, unit, 0.0), scores, highest)
-        assert floor == scores.floor(level)
+        assert floor == (scores.near_floor if level == highest else scores.floor)(level)
         return level
 
-    assert caution(1.0) == pytest.approx(0.0001)
+    assert caution(1.0) == pytest.approx(0.0002)  # a last row is no sure gain
+    assert caution(1.0, rare=False) == 0.01  # no class is rare
     assert caution(-1.0) == 0.01
     assert caution(0.0) == 0.01  # of equal ones the highest
-    assert caution(1.0, 999) == pytest.approx(0.001)  # 999 rows know no lower level
-    assert caution(1.0, 50) == 0.01
+    assert caution(1.0, 1999) == pytest.approx(0.001)
+    assert caution(1.0, 150) == 0.01
     assert caution(1.0, highest=0.05) == 0.05  # more than the default, by choice
 
 
@@ -143,13 +146,31 @@ def test_caution_is_the_level_of_lowest_log_loss():
 def test_alphas_floor_is_far_below_the_others_only_for_a_sure_gain(n_odd):
     """One row with a wrong value gains too little; a class of nine scattered rows is worth it."""
     log_f = np.r_[np.full(n_odd, -2000.0) + np.arange(n_odd), np.arange(1000.0 - n_odd) / 100]
-    scores = CalibrationScores(log_f, np.ones(1000))
-    bulk = scores.floor(0.05) - 4 * np.log(5)
-    assert scores.near_floor(0.05) == scores.floor(0.05)
-    assert scores.near_floor(0.01) == max(scores.floor(0.01), bulk)
+    scores = CalibrationScores(log_f, np.ones(1000), y=(np.arange(1000) < 9).astype(int))
     level, floor = cautious_floor(lambda f: np.where(log_f < f, 2.0, 0.0), scores, 0.01)
     assert (floor < -1000) == (n_odd == 9)
     assert level < 0.01
+
+
+def test_a_floor_of_few_rows_is_near_the_others():
+    """One wrong value among 150 rows must not open the gate for everything."""
+    for n, few in ((150, True), (1000, False)):
+        log_f = np.r_[-2000.0, np.arange(n - 1.0) / 100]
+        scores = CalibrationScores(log_f, np.ones(n))
+        bulk = scores.floor(0.05) - 4 * np.log(5)
+        assert scores.near_floor(0.01) == (bulk if few else scores.floor(0.01))
+        assert scores.near_floor(0.05) == scores.floor(0.05)
+
+
+def test_a_class_whose_own_rows_are_scattered_has_no_bound():
+    """Its floor would be so low that hardly any row were out, of any class."""
+    y = np.arange(1200) % 10
+    log_f = np.random.default_rng(0).logistic(size=1200)
+    log_f[y == 4] -= np.where(np.arange(120) < 3, 60.0, 0.0)  # three of its rows
+    scores = CalibrationScores(log_f, np.ones(1200), y=y)
+    assert scores.bounded_classes(0.01).tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert scores.verdict_floor(0.01) >= scores.floor(0.01) - 4
+    assert "also of 9 of the 10 classes" in scores.guarantee(0.01)
 
 
 def test_classes_that_are_not_rare_have_bounds_of_their_own():

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.ensemble import BaggingClassifier
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
+from polycal.parents import Adapter
 from polycal.parents.bagging import BaggingAdapter
 from polycal.parents.base import NO_LEAF
 
@@ -25,6 +27,19 @@ def test_leaves_of_each_tree_on_its_own_features(estimator, max_features, iris):
     ):
         assert_array_equal(reading.modes.codes[:, t], tree.apply(X[:, features]))
     assert_array_equal(reading.proba, bag.predict_proba(X))
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_a_bag_of_other_classifiers_has_no_leaves(bootstrap, iris):
+    X, y = iris
+    bag = BaggingClassifier(GaussianNB(), 3, bootstrap=bootstrap, random_state=0).fit(X, y)
+    assert not BaggingAdapter.is_for(bag)
+    assert BaggingAdapter.is_for(BaggingClassifier(ExtraTreeClassifier()))
+    adapter = Adapter.find(bag)
+    assert not adapter.has_out_of_bag
+    reading = adapter.read(X)
+    assert reading.modes.are_absent
+    assert_allclose(reading.proba, bag.predict_proba(X), atol=1e-12)
 
 
 def test_out_of_bag_with_a_class_that_some_trees_were_not_fitted_on():

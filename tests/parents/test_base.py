@@ -19,10 +19,11 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 import polycal.parents
@@ -37,6 +38,7 @@ from polycal.parents.boosting import (
     LightGBMAdapter,
     XGBoostAdapter,
 )
+from polycal.parents.classifier import ClassifierAdapter
 from polycal.parents.forest import ForestAdapter
 from polycal.parents.keras import KerasAdapter
 from polycal.parents.mlp import MLPAdapter
@@ -78,11 +80,20 @@ FOUND = {
     "xgboost forest": (xgboost_forest, XGBoostAdapter),
     "catboost": (catboost, CatBoostAdapter),
     "mlp": (MLPClassifier, MLPAdapter),
+    "mlp tanh": (lambda: MLPClassifier(activation="tanh"), MLPAdapter),
+    "mlp logistic": (lambda: MLPClassifier(activation="logistic"), MLPAdapter),
+    "mlp without units": (lambda: MLPClassifier(activation="identity"), ClassifierAdapter),
+    "any classifier": (LogisticRegression, ClassifierAdapter),
+    "bagging of no trees": (lambda: BaggingClassifier(LogisticRegression()), ClassifierAdapter),
     "torch": (module, TorchAdapter),
     "torch parent": (lambda: TorchParent(module()), TorchAdapter),
     "torch parent subclass": (lambda: MyParent(module()), TorchAdapter),
     "skorch": (skorch, SkorchAdapter),
     "pipeline": (lambda: make_pipeline(StandardScaler(), small_network()), PipelineAdapter),
+    "pipeline of any": (
+        lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+        PipelineAdapter,
+    ),
 }
 
 
@@ -145,25 +156,19 @@ def catboost_class(name):
             lambda: FrozenEstimator(MyForest),
             r"an instance; got the class. Use MyForest\(\)",
         ),
-        (LogisticRegression, "LogisticRegression is not a known family. Supported: RandomForest"),
+        (LinearRegression, "LinearRegression has no predict_proba, so it is no classifier with"),
+        (LinearSVC, r"LinearSVC has no .* use CalibratedClassifierCV\(LinearSVC\(...\), ensemble"),
         (lambda: None, "estimator=NoneType is not supported: NoneType is not a known family"),
         (lambda: "forest", "estimator=str is not supported"),
-        (lambda: FrozenEstimator(FrozenEstimator(MyForest())), "FrozenEstimator is not a known"),
-        (lambda: BaggingClassifier(LogisticRegression()), r"use estimator=DecisionTreeClassifier"),
-        (lambda: MLPClassifier(activation="tanh"), "activation='tanh'.*use activation=\"relu\""),
         (lambda: GradientBoostingClassifier(init=MyForest()), r"use init=None or \"zero\""),
         (lambda: booster("lightgbm"), "train LGBMClassifier, and save it with joblib"),
         (lambda: booster("xgboost"), r"model = XGBClassifier\(\) and model.load_model\(path\)"),
         (lambda: catboost_class("CatBoost"), r"use catboost.to_classifier\(model\)"),
         (lambda: catboost_class("CatBoostRegressor"), "CatBoostRegressor has no predict_proba"),
-        (lambda: module()[:1], "no ReLU-type activation.*layers="),
+        (lambda: module()[:1], "no activation module.*layers="),
         (
-            lambda: make_pipeline(StandardScaler(), LogisticRegression()),
-            "Pipeline is not supported: its last step cannot be read: estimator=LogisticRegression",
-        ),
-        (
-            lambda: make_pipeline(StandardScaler(), FrozenEstimator(MyForest())),
-            "its last step cannot be read: estimator=FrozenEstimator",
+            lambda: make_pipeline(StandardScaler(), LinearRegression()),
+            "Pipeline is not supported: its last step cannot be read: estimator=LinearRegression",
         ),
         (lambda: make_pipeline(StandardScaler(), "passthrough"), "estimator=str is not supported"),
     ],
@@ -179,6 +184,8 @@ def test_the_message_lists_every_family_once():
     listed = str(raised.value).split("Supported: ")[1].rstrip(".").split("; ")
     assert len(set(listed)) == len(listed)
     assert {family.family for _, family in FOUND.values()} <= set(listed)
+    assert listed[0].startswith("RandomForestClassifier")
+    assert listed[-1] == "any classifier with predict_proba and classes_"
 
 
 def test_a_frozen_estimator_is_used_as_it_is(iris):

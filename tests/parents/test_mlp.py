@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
 
+from polycal.parents import Adapter
 from polycal.parents.mlp import MLPAdapter
 from tests.toys.models import small_network
 
@@ -24,6 +26,31 @@ def test_bits_and_probabilities(n_classes, iris):
     expected = [*layers, reading.proba > 1 / n_classes]
     for got, bits in zip(reading.modes.groups(), expected, strict=True):
         assert_array_equal(got, bits)
+
+
+@pytest.mark.parametrize(
+    ("activation", "curve"), [("tanh", np.tanh), ("logistic", expit)], ids=["tanh", "logistic"]
+)
+def test_a_smooth_unit_is_on_where_its_input_is_positive(activation, curve, iris):
+    X, y = iris
+    net = small_network(hidden_layer_sizes=(6, 5), activation=activation).fit(X, y)
+    assert MLPAdapter.is_for(net)
+    reading = MLPAdapter(net).read(X)
+    assert_allclose(reading.proba, net.predict_proba(X), atol=1e-12)
+    first = X @ net.coefs_[0] + net.intercepts_[0]
+    second = curve(first) @ net.coefs_[1] + net.intercepts_[1]
+    expected = [first > 0, second > 0, reading.proba > 1 / 3]
+    for got, bits in zip(reading.modes.groups(), expected, strict=True):
+        assert_array_equal(got, bits)
+        assert 0 < bits.mean() < 1
+
+
+def test_a_network_without_units_is_any_classifier(iris):
+    net = small_network(activation="identity").fit(*iris)
+    assert not MLPAdapter.is_for(net)
+    reading = Adapter.find(net).read(iris[0])
+    assert reading.modes.are_absent
+    assert_allclose(reading.proba, net.predict_proba(iris[0]), atol=1e-12)
 
 
 def test_missing_values_are_refused(iris):

@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 from polycal.parents import Adapter  # noqa: E402
 from polycal.parents.skorch import SkorchAdapter  # noqa: E402
-from tests.toys.torch_nets import MARKS, Shared, hooks, linear, mlp, read  # noqa: E402
+from tests.toys.torch_nets import MARKS, Shared, hooks, linear, mlp, read, smooth  # noqa: E402
 
 pytestmark = MARKS
 
@@ -50,7 +50,8 @@ def test_skorch_binary(X, y):
 
 
 def test_skorch_refusals(X, y):
-    assert "no ReLU-type" in SkorchAdapter(skorch_net(linear())).problem()
+    assert "no activation module" in SkorchAdapter(skorch_net(linear())).problem()
+    assert SkorchAdapter(skorch_net(smooth())).problem() is None
     parallel = skorch_net(nn.DataParallel(Shared()))
     assert "net.module_.module" in SkorchAdapter(parallel).problem()
     with pytest.raises(NotFittedError):

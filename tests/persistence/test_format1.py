@@ -96,7 +96,9 @@ def test_every_kind_answers_as_before(kind, tmp_path):
 def test_the_settings_become_types_and_fields(forest, tmp_path):
     model = polycal.load(forest).model_
     assert isinstance(model.reference.votes, QueryVotes)
-    assert model.reference.votes.gamma == model.posterior.gamma
+    exponent = model.posterior.gamma * np.log(model.reference.votes.n_samples)
+    assert model.reference.votes.exponents.tolist() == [exponent]
+    assert model.reference.planes is None
     assert model.gate.by_similarity
     assert not model.reference.fill
     assert not model.reference.euclidean

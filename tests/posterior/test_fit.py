@@ -12,7 +12,12 @@ from scipy.special import softmax
 from sklearn.datasets import make_classification
 
 from polycal import GeodesicCalibrator
-from polycal.posterior.fit import fit_pool, minimize_convex, refit_through_gate
+from polycal.posterior.fit import (
+    CalibrationLabels,
+    fit_pool,
+    minimize_convex,
+    refit_through_gate,
+)
 from polycal.posterior.posterior import Posterior, mixture, views_of
 from tests.toys.models import small_forest
 
@@ -226,7 +231,8 @@ def test_the_pool_is_fitted_for_the_mixture_that_is_used():
     alpha, weight = np.where(inside, 0.999, 0.001), np.ones(n)
     first, _ = fit_pool(views_of(P, prior, n)[None], y, weight, prior)
     before = Posterior(None, first, prior, prior, prior, n)
-    after = refit_through_gate(before, P, None, y, weight, alpha)
+    rows = CalibrationLabels(y, weight, P, prior, n, n)
+    after = refit_through_gate(before, None, (1,), rows, alpha)
 
     def loss(posterior):
         found = mixture(alpha, posterior.log_proba(P), prior)
@@ -234,7 +240,7 @@ def test_the_pool_is_fitted_for_the_mixture_that_is_used():
 
     assert loss(after) < loss(before) - 0.005
     assert np.abs(np.exp(after.log_proba(P))[inside] - P[inside]).mean() < 0.02
-    everywhere = refit_through_gate(before, P, None, y, weight, np.ones(n))
+    everywhere = refit_through_gate(before, None, (1,), rows, np.ones(n))
     assert_allclose(everywhere.pool.weights, first.weights, atol=1e-3)
     votes = Posterior(1.0, None, prior, prior, prior, n)
-    assert refit_through_gate(votes, P, P, y, weight, alpha) is votes  # no pool
+    assert refit_through_gate(votes, P[None], (1, 1), rows, alpha) is votes  # no pool

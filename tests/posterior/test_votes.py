@@ -11,9 +11,17 @@ from polycal import GeodesicCalibrator
 from polycal.core.execution import Execution
 from polycal.core.neighbours import Neighbours
 from polycal.core.reading import ActivationModes
-from polycal.kernels import reference
-from polycal.posterior.votes import LabelEvidence, PolytopeVotes, choose_gamma, exponents, normalize
-from tests.toys.models import small_network
+from polycal.kernels import Search, reference
+from polycal.posterior.votes import (
+    HYPERPLANE_SCALES,
+    HyperplaneVotes,
+    LabelEvidence,
+    PolytopeVotes,
+    choose_gamma,
+    exponents,
+    normalize,
+)
+from tests.toys.models import random_modes, small_network
 from tests.toys.polytopes import make_rows, polytopes_of
 
 
@@ -23,7 +31,7 @@ def test_gamma_to_infinity_gives_raw_counts():
     prior = polytopes.counts.sum(axis=0) / polytopes.counts.sum()
     ratios = PolytopeVotes(LabelEvidence.build(polytopes.modes, polytopes.counts), prior, 60)
     every = Neighbours(np.ones((len(polytopes), 1)), np.arange(len(polytopes))[:, None])
-    proba = ratios.on_grid(polytopes.modes, every, np.array([1e4]), Execution())[0]
+    proba = ratios.on_grid(every, np.array([1e4]), Execution())[0]
     expected = polytopes.counts / polytopes.size[:, None]
     assert_allclose(proba, expected, atol=1e-12)
     kept = ratios.with_gamma(1e4, Execution())
@@ -56,19 +64,157 @@ def test_labels_of_a_network_leave_out_its_output_layer(layers, blobs):
         model.fit(X[:300], y[:300], **held)
         answer, votes = model.answer(X[450:]), model.model_.reference.votes
         near, counts = answer.neighbours, votes.evidence.counts
-        exponent = exponents(model.gamma_, votes.n_samples)
         stored, asked = votes.evidence.index.modes, answer.reading.modes
-        found = votes.on_grid(asked, near, np.array([model.gamma_]), Execution())[0]
-        assert_allclose(votes.proba(near), found, rtol=1e-12)
         if (posterior, distance) == ("pooled", "geodesic"):
+            known = model.model_.reference
+            search = Search(known.density, known.n_neighbors, known.fill, *votes.searched_labels)
+            found = votes.proba(known.index.nearest(asked, answer.X, search, Execution()))
+            assert_allclose(found, votes.proba_of(asked, Execution()), rtol=1e-12)
             hidden = [
                 ActivationModes.from_bits(list(modes.groups())[:-1]) for modes in (asked, stored)
             ]
-            expected = reference.class_sums(reference.similarity(*hidden), counts, exponent)
+            K = reference.similarity(*hidden)
+            expected = [reference.class_sums(K, counts, e) for e in votes.exponents]
         else:
+            found = votes.proba(near)
+            gamma = np.array([model.gamma_])
+            assert_allclose(found, votes.on_grid(near, gamma, Execution()), rtol=1e-12)
+            exponent = exponents(model.gamma_, votes.n_samples)
             sums = reference.class_sums(reference.similarity(stored, stored), counts, exponent)
-            expected = votes.prior * (sums / sums.sum(axis=0))[near.index[:, 0]]
-        assert_allclose(found, normalize(expected, votes.prior), rtol=1e-8)
+            expected = [votes.prior * (sums / sums.sum(axis=0))[near.index[:, 0]]]
+        assert_allclose(found, normalize(np.stack(expected), votes.prior), rtol=1e-8)
+
+
+PRIOR = np.array([0.5, 0.3, 0.2])
+
+
+def hyperplane_rows(n, seed=0):
+    """Sides of rows, their classes and their weights."""
+    rng = np.random.default_rng(seed)
+    return random_modes(rng, n, (100,)), rng.integers(0, 3, n), rng.uniform(0.2, 3, n)
+
+
+def votes_by_hand(asked, modes, y, weight):
+    K = reference.similarity(asked, modes)
+    counts = weight[:, None] * np.eye(3)[y]
+    sums = [reference.class_sums(K, counts, e) for e in HYPERPLANE_SCALES]
+    return normalize(np.stack(sums), PRIOR)
+
+
+def test_votes_by_hyperplanes_equal_their_definition():
+    modes, y, weight = hyperplane_rows(90)
+    asked, _, _ = hyperplane_rows(25, seed=1)
+    votes = HyperplaneVotes.build(modes, y, weight, PRIOR)
+    found = votes.proba_of(asked, Execution())
+    assert_allclose(found, votes_by_hand(asked, modes, y, weight), rtol=1e-9)
+    assert_allclose(found.sum(axis=2), 1.0, rtol=1e-12)
+    assert list(votes.contradictions()) == []
+
+
+def test_more_rows_vote_by_hyperplanes():
+    modes, y, weight = hyperplane_rows(90)
+    more, more_y, more_weight = hyperplane_rows(40, seed=2)
+    asked, _, _ = hyperplane_rows(25, seed=1)
+    votes = HyperplaneVotes.build(modes, y, weight, PRIOR)
+    votes = votes.with_labels(more, more_y, more_weight, None)
+    every = modes.append(more), np.r_[y, more_y], np.r_[weight, more_weight]
+    assert_allclose(votes.proba_of(asked, Execution()), votes_by_hand(asked, *every), rtol=1e-9)
+    assert_array_equal(votes.place, np.arange(130))
+
+
+@pytest.mark.parametrize("rows", [[], [3], [0, 89, 90, 129], range(90, 130)], ids=str)
+def test_votes_by_hyperplanes_without_some_rows(rows):
+    rows = np.array(rows, dtype=int)
+    modes, y, weight = hyperplane_rows(90)
+    more, more_y, more_weight = hyperplane_rows(40, seed=2)
+    asked, _, _ = hyperplane_rows(25, seed=1)
+    votes = HyperplaneVotes.build(modes, y, weight, PRIOR)
+    votes = votes.with_labels(more, more_y, more_weight, None)
+    before = votes.proba_of(asked, Execution())
+    rest = np.setdiff1d(np.arange(130), rows)
+    left = modes.append(more)[rest], np.r_[y, more_y][rest], np.r_[weight, more_weight][rest]
+    found = votes.without(rows).proba_of(asked, Execution())
+    # The highest similarity of all rows scales the sums, and cancels in the probabilities.
+    assert_allclose(found, votes_by_hand(asked, *left), rtol=1e-9)
+    assert_array_equal(votes.proba_of(asked, Execution()), before)  # a copy was changed
+
+
+def test_votes_by_hyperplanes_without_all_rows_are_the_prior():
+    modes, y, weight = hyperplane_rows(30)
+    votes = HyperplaneVotes.build(modes, y, weight, PRIOR).without(np.arange(30))
+    assert_array_equal(votes.proba_of(modes, Execution()), np.tile(PRIOR, (3, 30, 1)))
+
+
+@pytest.mark.parametrize(("share", "n_kept", "n_added"), [(0.25, 50, 20), (0.5, 100, 40)])
+def test_a_share_of_the_rows_votes_by_hyperplanes(share, n_kept, n_added):
+    modes, y, weight = hyperplane_rows(200)
+    votes = HyperplaneVotes.build(modes, y, weight, PRIOR, share=share)
+    kept = np.flatnonzero(votes.place >= 0)
+    assert len(kept) == len(votes.y) == n_kept
+    assert_array_equal(votes.place[kept], np.arange(n_kept))
+    asked, _, _ = hyperplane_rows(25, seed=1)
+    chosen = modes[kept], y[kept], weight[kept]
+    assert_allclose(votes.proba_of(asked, Execution()), votes_by_hand(asked, *chosen), rtol=1e-9)
+
+    more, more_y, more_weight = hyperplane_rows(80, seed=2)
+    votes = votes.with_labels(more, more_y, more_weight, None)
+    every = np.flatnonzero(votes.place >= 0)
+    assert len(every) == len(votes.y) == n_kept + n_added  # the same share
+    assert_array_equal(every[:n_kept], kept)
+    joined = modes.append(more), np.r_[y, more_y], np.r_[weight, more_weight]
+    assert_array_equal(votes.bits, joined[0].codes[every])
+    assert_array_equal(votes.y, joined[1][every])
+    assert_array_equal(votes.weight, joined[2][every])
+
+    taken = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 200, 201, 202, 203, 279])
+    is_kept = np.isin(taken, every)
+    assert is_kept.any()
+    assert not is_kept.all()
+    rest = np.setdiff1d(every, taken)
+    found = votes.without(taken).proba_of(asked, Execution())
+    expected = votes_by_hand(asked, *(part[rest] for part in joined))
+    assert_allclose(found, expected, rtol=1e-9)
+    unchanged = votes.without(taken[~is_kept]).proba_of(asked, Execution())
+    assert_array_equal(unchanged, votes.proba_of(asked, Execution()))
+
+
+def test_at_least_one_row_votes_by_hyperplanes():
+    modes, y, weight = hyperplane_rows(20)
+    votes = HyperplaneVotes.build(modes, y, weight, PRIOR, share=1e-6)
+    assert len(votes.y) == 1
+    assert_array_equal(votes.proba_of(modes, Execution())[0], np.eye(3)[np.repeat(votes.y, 20)])
+
+
+def saved_votes(**changed):
+    modes, y, weight = hyperplane_rows(30)
+    saved = {"bits": modes.codes, "n_planes": 100, "y": y, "weight": weight, "prior": PRIOR}
+    return HyperplaneVotes.restore(**saved | {"exponents": HYPERPLANE_SCALES} | changed)
+
+
+def test_votes_by_hyperplanes_from_a_file():
+    modes, y, weight = hyperplane_rows(30)
+    asked, _, _ = hyperplane_rows(25, seed=1)
+    built, restored = HyperplaneVotes.build(modes, y, weight, PRIOR), saved_votes()
+    assert list(restored.contradictions()) == []
+    found = restored.proba_of(asked, Execution())
+    assert_array_equal(found, built.proba_of(asked, Execution()))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"n_planes": 600}, "have other modes"),
+        ({"bits": np.zeros((30, 3), dtype=np.uint64)}, "have other modes"),
+        ({"y": np.full(30, 3)}, "no class of the model"),
+        ({"y": np.full(30, -1)}, "no class of the model"),
+        ({"exponents": np.empty(0)}, "no exponents"),
+        ({"exponents": np.array([8.0, -1.0])}, "no exponents"),
+        ({"exponents": np.array([8.0, np.nan])}, "no exponents"),
+    ],
+)
+def test_votes_by_hyperplanes_that_contradict_themselves(changed, message):
+    (found,) = saved_votes(**changed).contradictions()
+    assert message in found
 
 
 @pytest.mark.parametrize("target", [1e-3, 0.02, 0.3, 15.0, 900.0])

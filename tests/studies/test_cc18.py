@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -286,10 +285,8 @@ def test_without_levels_the_pool_speaks(iris_model):
         model = fit()
     answer, posterior = model.answer(X), model.model_.posterior
     kept = Pool(model.pool_weights_, posterior.pool.offset)
-    votes = replace(fit().model_.reference.votes, gamma=model.gamma_)  # the same evidence
-    gammas = np.array([model.gamma_])
-    proba = votes.on_grid(answer.reading.modes, answer.neighbours, gammas, Execution())[0]
-    sources = (model.estimator_.predict_proba(X), proba)
+    votes = fit().answer(X).votes  # the same evidence
+    sources = (model.estimator_.predict_proba(X), *votes)
     views = [views_of(p, posterior.train_prior, posterior.n_rows) for p in sources]
     expected = shift_prior(kept(np.stack(views)), posterior.fitted_prior, posterior.prior)
     np.testing.assert_allclose(answer.log_posterior, expected, rtol=1e-9)

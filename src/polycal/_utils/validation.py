@@ -36,11 +36,11 @@ def not_negative(**named: object) -> None:
             raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
 
 
-def count(**named: object) -> None:
-    """Each value is an integer of at least 1."""
+def count(least: int = 1, **named: object) -> None:
+    """Each value is an integer of at least 1, or another ``least``."""
     for name, value in named.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
-            raise ValueError(f"{name} must be an integer of at least 1; got {value!r}.")
+        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
 
 def share(**named: object) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from .._utils.arrays import Array, Floats, Ints
 from ..core.execution import Execution
@@ -23,7 +24,7 @@ from ..gate.floor import (
 )
 from ..gate.gate import Gate, GaussianGate, GeodesicGate
 from ..parents import Adapter
-from ..posterior.fit import fit_posterior, refit_through_gate
+from ..posterior.fit import CalibrationLabels, fit_pooled, fit_with_gamma, refit_through_gate
 from ..posterior.posterior import Posterior
 from ..posterior.votes import PolytopeVotes, QueryVotes
 from .fitted_model import FittedModel
@@ -85,13 +86,16 @@ class Options:
             fill=p["posterior"] == "kernel" or gate is GaussianGate,
             categorical_features=p["categorical_features"],
             n_classes=n_classes,
+            gamma=None if p["gamma"] == "auto" else float(p["gamma"]),
+            n_hyperplanes=int(p["n_hyperplanes"]),
+            seed=_seed(p["random_state"]),
         )
         return cls(
             reference=reference,
             gate=gate,
             use_votes=p["posterior"] != "parent",
             pooled=p["posterior"] == "pooled",
-            gamma=None if p["gamma"] == "auto" else float(p["gamma"]),
+            gamma=reference.gamma,
             floor=None if p["floor"] == "auto" else float(p["floor"]),
             false_alarm=None if p["false_alarm"] == "auto" else float(p["false_alarm"]),
             confidence=None if p["confidence"] is None else float(p["confidence"]),
@@ -125,33 +129,38 @@ def fit_model(
     y = concatenated(folds, lambda fold: fold.rows.y)
     weight = concatenated(folds, lambda fold: fold.rows.weight)
     parent_proba = concatenated(folds, lambda fold: fold.reading.proba)
+    n_rows = len(rows) + (0 if held is None else len(held))
+    new_weight = _new_weight(folds)
+    n_independent = len(y) if new_weight is None else weight.sum() / new_weight
+    known = (parent_proba, reference.votes.prior, n_rows, n_independent, execution.device)
+    labels = CalibrationLabels(y, weight, *known)
 
     # The posterior pi.
-    posterior = fit_posterior(
-        partial(_votes, folds, execution=execution) if options.use_votes else None,
-        parent_proba,
-        y,
-        weight,
-        pooled=options.pooled,
-        gamma=options.gamma,
-        by_ece=options.by_ece,
-        train_prior=reference.votes.prior,
-        prior=prior,
-        n_rows=len(rows) + (0 if held is None else len(held)),
-        device=execution.device,
-    )
-    reference = reference.with_gamma(posterior.gamma, prior, execution)
-    folds = [fold.with_gamma(posterior.gamma, prior, execution) for fold in folds]
+    votes: Floats | None = None
+    witnesses: tuple[int, ...] = (1,)
+    if options.use_votes and isinstance(reference.votes, QueryVotes):
+        votes, witnesses = _votes(folds, execution), tuple(reference.witnesses.values())
+    if options.use_votes and votes is None:
+        posterior = fit_with_gamma(
+            partial(_votes_on_grid, folds, execution=execution),
+            labels,
+            prior,
+            pooled=options.pooled,
+            gamma=options.gamma,
+            by_ece=options.by_ece,
+        )
+        reference = reference.with_gamma(posterior.gamma, prior, execution)
+        folds = [fold.with_gamma(posterior.gamma, prior, execution) for fold in folds]
+        votes, witnesses = _votes(folds, execution), (1, 1)
+    else:
+        gamma = options.gamma if options.use_votes else None
+        posterior = fit_pooled(votes, witnesses, labels, prior, gamma)
 
     # The gate: score, floor and trust weight.
     by_similarity = not options.reference.euclidean
     gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
-    new_weight = _new_weight(folds)
     fitted_on = (gate_inputs, weight, new_weight)
     gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, *fitted_on)
-    votes = None
-    if posterior.gamma is not None:
-        votes = _votes(folds, np.array([posterior.gamma]), execution)[0]
 
     def judged(posterior: Posterior) -> tuple[CalibrationScores, Floats]:
         """Scores of the calibration rows, and pi of their own classes, under their own shares."""
@@ -173,8 +182,7 @@ def fit_model(
     scores, own = judged(posterior)
     level = options.false_alarm or LEVELS[0]
     floor = scores.near_floor(level) if options.floor is None else options.floor
-    labelled = (parent_proba, votes, y, weight, alpha(scores, floor))
-    posterior = refit_through_gate(posterior, *labelled, execution.device)
+    posterior = refit_through_gate(posterior, votes, witnesses, labels, alpha(scores, floor))
     scores, own = judged(posterior)
     if found.own is not None:
         usual = _scores(gate, posterior, found.own.folds, execution)
@@ -278,19 +286,30 @@ def _quoted(calibration: Any) -> str:
     return f'"{calibration}"' if isinstance(calibration, str) else repr(calibration)
 
 
-def _votes(folds: list[CalibrationFold], gammas: Floats, execution: Execution) -> Floats:
+def _votes(folds: list[CalibrationFold], execution: Execution) -> Floats:
+    """Votes for the rows of all folds, shape (n_sources, n_rows, n_classes)."""
+    return np.concatenate([fold.votes(execution) for fold in folds], axis=1)
+
+
+def _votes_on_grid(folds: list[CalibrationFold], gammas: Floats, execution: Execution) -> Floats:
     """Votes for the rows of all folds, shape (n_gammas, n_rows, n_classes)."""
-    return np.concatenate([fold.votes(gammas, execution) for fold in folds], axis=1)
+    return np.concatenate([fold.votes_on_grid(gammas, execution) for fold in folds], axis=1)
+
+
+def _seed(random_state: Any) -> int:
+    """That hyperplanes are drawn with; without a random state they are always the same."""
+    if random_state is None:
+        return 0
+    return int(check_random_state(random_state).randint(2**31))
 
 
 def _scores(
     gate: Gate, posterior: Posterior, folds: list[CalibrationFold], execution: Execution
 ) -> CalibrationScores:
     """Scores of the rows of all folds."""
+    folds = [fold.with_gamma(posterior.gamma, posterior.prior, execution) for fold in folds]
     proba = concatenated(folds, lambda fold: fold.reading.proba)
-    votes = None
-    if posterior.gamma is not None:
-        votes = _votes(folds, np.array([posterior.gamma]), execution)[0]
+    votes = _votes(folds, execution) if posterior.n_votes else None
     log_f = concatenated(folds, lambda fold: gate.log_f(fold.gate_input(execution.n_jobs)))
     lift = posterior.lift(posterior.log_proba(proba, votes, execution.n_jobs))
     return CalibrationScores(

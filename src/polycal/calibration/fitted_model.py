@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,9 @@ class Answer:
         Logarithm of the posterior pi, which is estimated from the labels.
     probabilities : ndarray of shape (n_samples, n_classes)
         The mixture alpha pi + (1 - alpha) prior.
+    votes : ndarray of shape (n_sources, n_samples, n_classes) or None
+        Probabilities by the votes of labelled rows, one array for each source of the pool beside
+        the parent. None with ``posterior="parent"``.
     """
 
     reading: Reading
@@ -56,6 +59,7 @@ class Answer:
     alpha: Floats
     log_posterior: Floats
     probabilities: Floats
+    votes: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.log_f)
@@ -81,6 +85,7 @@ class Answer:
             self.alpha[index],
             self.log_posterior[index],
             self.probabilities[index],
+            None if self.votes is None else self.votes[:, index],
         )
 
     @property
@@ -110,24 +115,29 @@ class FittedModel:
         k, fill = reference.n_neighbors, reference.fill
         search = Search(reference.density, k, fill, counts, exponents, reference.n_views)
         neighbours = reference.index.nearest(reading.modes, features, search, execution)
-        votes = None if self.posterior.gamma is None else reference.votes.proba(neighbours)
+        votes = None
+        if self.posterior.n_votes:
+            votes = reference.vote_sources(neighbours, features, execution)
         log_posterior = self.posterior.log_proba(reading.proba, votes, execution.n_jobs)
         log_f = self._log_f(reading, features, neighbours, execution)
         log_f = self.gate.lifted(log_f, self.posterior.lift(log_posterior))
         alpha = self.gate.alpha(log_f)
         probabilities = mixture(alpha, log_posterior, self.posterior.prior)
-        return Answer(reading, features, neighbours, log_f, alpha, log_posterior, probabilities)
+        found = (log_f, alpha, log_posterior, probabilities, votes)
+        return Answer(reading, features, replace(neighbours, class_sums=None), *found)
 
     def read(self, X: Any, execution: Execution) -> tuple[Reading, Floats]:
         """What the parent computes for the rows, and their features, encoded."""
         reading = self.parent.read(X, execution.verbose)
+        features = self.reference.table.encode(reading.features)
+        reading = self.reference.read_modes(reading, features, execution)
         known = self.reference.polytopes.modes
         if (reading.modes.sizes, reading.modes.packed) != (known.sizes, known.packed):
             raise ValueError(
                 f"the parent reads X into groups of {reading.modes.sizes} symbols; the model was "
                 f"fitted on groups of {known.sizes}. Give rows of the shape that it was fitted on."
             )
-        return reading, self.reference.table.encode(reading.features)
+        return reading, features
 
     def nearest(self, X: Any, k: int, execution: Execution) -> Neighbours:
         """The k nearest polytopes of each row, also where K is 0."""
@@ -146,6 +156,7 @@ class FittedModel:
         index, similarity = self.polytopes_shown(answer, 1, execution)
         nearest = index[:, 0]
         members = reference.members(nearest)
+        favoured = np.argsort(-answer.log_posterior, axis=1, kind="stable")[:, :2]
         return Explanation.judge(
             answer.log_f,
             self.scores,
@@ -158,7 +169,21 @@ class FittedModel:
             rows=[members[r] for r in nearest],
             surprise=surprises(answer.X, nearest, reference.density, reference.table),
             features=self.parent.feature_names(answer.reading.features, feature_names),
+            witnesses=list(self.witnesses),
+            favoured=favoured,
+            odds=self.posterior.odds(
+                answer.reading.proba, answer.votes, list(self.witnesses.values()), favoured
+            ),
         )
+
+    @property
+    def witnesses(self) -> dict[str, slice]:
+        """The sources of the pool that are each witness's."""
+        sizes = self.reference.witnesses
+        if not self.posterior.n_votes:
+            sizes = {"parent": 1}
+        stop = np.cumsum(list(sizes.values())).tolist()
+        return {name: slice(b - n, b) for (name, n), b in zip(sizes.items(), stop, strict=True)}
 
     def polytopes_shown(self, answer: Answer, k: int, execution: Execution) -> tuple[Ints, Floats]:
         """Index and similarity of the k nearest polytopes, also of those with K = 0."""
@@ -213,13 +238,15 @@ class FittedModel:
         if reach is not None and self.reference.density.ranges is None:
             yield "the gate judges by ranges that the density does not have"
         votes, gamma = self.reference.votes, self.posterior.gamma
-        by_nearest = isinstance(votes, PolytopeVotes) and gamma is not None
+        by_nearest = isinstance(votes, PolytopeVotes) and self.posterior.n_votes > 0
         found = self.reference.fill or self.reference.euclidean
         if (by_nearest or isinstance(self.gate, GaussianGate)) and not found:
             yield "a nearest polytope is needed, and may not be found"
+        voting = isinstance(votes, QueryVotes) or votes.ratios is not None
+        n_votes = sum(self.reference.witnesses.values()) - 1 if voting else 0
+        if self.posterior.n_votes != n_votes:
+            yield "the pool has weights for other sources"
         if isinstance(votes, QueryVotes):
-            if votes.gamma != gamma:
-                yield "votes and posterior have different gammas"
             if self.reference.euclidean:
                 yield "a query has votes of its own only among neighbours by similarity"
         elif (votes.ratios is None) != (gamma is None):

@@ -19,7 +19,7 @@ from ..core.reading import LabelledRows, Reading
 from ..gate.gate import GateInput, neighbourhood
 from ..kernels import Search
 from ..parents import Adapter
-from ..posterior.votes import QueryVotes
+from ..posterior.votes import PolytopeVotes, QueryVotes
 from .reference_set import ReferenceSet, ReferenceSettings
 
 # Number of parts that rows are split into, so that no row is scored with its own label.
@@ -56,17 +56,24 @@ class CalibrationFold:
     ) -> CalibrationFold:
         """Find the neighbours of these rows; ``own`` is the polytope of each, or -1."""
         X = reference.table.encode(reading.features)
+        reading = reference.read_modes(reading, X, execution)
         if own is not None:
             neighbours = reference.nearest_without_own(reading.modes, X, own, execution)
         else:
-            search = Search(reference.density, reference.n_neighbors, reference.fill)
+            labels = reference.votes.searched_labels
+            search = Search(reference.density, reference.n_neighbors, reference.fill, *labels)
             neighbours = reference.index.nearest(reading.modes, X, search, execution)
         return cls(reference, reading, X, rows, neighbours)
 
-    def votes(self, gammas: Floats, execution: Execution) -> Floats:
-        """Probabilities by the votes, shape (n_gammas, n_rows, n_classes)."""
+    def votes(self, execution: Execution) -> Floats:
+        """Probabilities by the votes, shape (n_sources, n_rows, n_classes)."""
+        return self.reference.vote_sources(self.neighbours, self.X, execution)
+
+    def votes_on_grid(self, gammas: Floats, execution: Execution) -> Floats:
+        """Probabilities by ``PolytopeVotes``, shape (n_gammas, n_rows, n_classes)."""
         votes = self.reference.votes
-        return votes.on_grid(self.reading.modes, self.neighbours, gammas, execution)
+        assert isinstance(votes, PolytopeVotes)
+        return votes.on_grid(self.neighbours, gammas, execution)
 
     def with_gamma(
         self, gamma: float | None, prior: Floats, execution: Execution
@@ -110,11 +117,13 @@ def holdout_folds(
     reference = ReferenceSet.build(reading, rows, settings, execution)
     if settings.votes is not QueryVotes:
         return reference, [CalibrationFold.score(reference, held_reading, held, execution)]
-    reference, stored = reference.with_labels(held_reading.modes, held, execution.device)
+    encoded = reference.table.encode(held_reading.features)
+    held_reading = reference.read_modes(held_reading, encoded, execution)
+    reference, stored = reference.with_labels(held_reading, held, execution)
     folds = []
     for _, part in parts_of(stratified_parts(held.y, held.groups)):
         some = held.take(part)
-        others = reference.without_labels(stored[part], some)
+        others = reference.without_labels(stored[part], len(rows) + part, some)
         folds.append(CalibrationFold.score(others, held_reading.take(part), some, execution))
     return reference, folds
 
@@ -150,7 +159,7 @@ def out_of_bag_folds(
     folds = []
     for others, part in parts_of(stratified_parts(rows.y, rows.groups)):
         known = rows.take(others), owner[others], settings.bandwidth, execution
-        partial = reference.without_labels(owner[part], rows.take(part))
+        partial = reference.without_labels(owner[part], part, rows.take(part))
         partial = partial.with_widths_from(reading.take(others), *known)
         part = part[usable[part]]
         if len(part) == 0:

@@ -17,8 +17,17 @@ from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
 from ..core.table import Columns, Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
-from ..kernels import EuclideanIndex, KernelIndex, Search
-from ..posterior.votes import LabelEvidence, PolytopeVotes, QueryVotes
+from ..kernels import EuclideanIndex, Hyperplanes, KernelIndex, Search
+from ..posterior.votes import (
+    HYPERPLANE_SCALES,
+    MOST_ROWS,
+    PARENT_SCALES,
+    HyperplaneVotes,
+    LabelEvidence,
+    PolytopeVotes,
+    QueryVotes,
+    exponents,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,9 @@ class ReferenceSettings:
     fill: bool  # whether polytopes with K = 0 count as neighbours where there are too few others
     categorical_features: Any
     n_classes: int
+    gamma: float | None  # of the votes with one exponent, where it is given
+    n_hyperplanes: int
+    seed: int  # that hyperplanes are drawn with
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,9 @@ class ReferenceSet:
     euclidean: bool = saved_number(bool)
     # parts of the trees that the gate judges a row by (tree t is in t % n_views); 1 is all at once
     n_views: int = saved_number(int, above=0, below=2**31)
+    # hyperplanes among the rows, and the votes by them; the planes alone where they make the modes
+    planes: Hyperplanes | None = saved_part()
+    hyperplanes: HyperplaneVotes | None = saved_part()
     index: KernelIndex | EuclideanIndex = unsaved("that of the evidence, or built from the modes")
 
     @classmethod
@@ -79,13 +94,36 @@ class ReferenceSet:
                 'distance="euclidean" needs numbers without missing values; X has categories or '
                 'NaN. Use distance="geodesic", or a Pipeline that encodes and imputes them.'
             )
-        modes, owner = reading.modes.distinct()
+        by_query = settings.votes is QueryVotes
+        without_modes = reading.modes.are_absent
+        if without_modes and not settings.n_hyperplanes:
+            raise ValueError(
+                "n_hyperplanes is 0, but the parent has no leaves or units of its own, so that "
+                "hyperplanes must stand in for them. Use n_hyperplanes=1024."
+            )
+        planes = sides = None
+        if without_modes or (by_query and settings.n_hyperplanes):
+            drawn = (settings.n_hyperplanes, settings.seed, directions)
+            planes = Hyperplanes.draw(X, table.level_offsets, *drawn)
+            sides = planes.modes(X, execution)
+        modes, owner = (reading.modes if sides is None or not without_modes else sides).distinct()
         labels = (rows.y, rows.weight, settings.n_classes, table.level_offsets)
         polytopes = Polytopes.from_groups(modes, owner, X, *labels)
         prior = np.bincount(rows.y, rows.weight, settings.n_classes) / rows.weight.sum()
         # These votes are pooled with the parent, so they leave out a network's output layer.
-        hidden = settings.votes is QueryVotes
-        evidence = LabelEvidence.build(modes, polytopes.counts, hidden, execution.device)
+        evidence = LabelEvidence.build(modes, polytopes.counts, by_query, execution.device)
+        n_samples = n_samples or len(rows)
+        votes: QueryVotes | PolytopeVotes = PolytopeVotes(evidence, prior, n_samples)
+        if by_query:
+            powers = HYPERPLANE_SCALES if without_modes else PARENT_SCALES
+            if settings.gamma is not None:
+                powers = exponents(np.array([settings.gamma]), n_samples)
+            votes = QueryVotes(evidence, prior, n_samples, powers)
+        hyperplanes = None
+        if sides is not None and not without_modes:
+            share = MOST_ROWS / max(len(rows), MOST_ROWS)
+            known = (rows.y, rows.weight, prior, execution.device, share)
+            hyperplanes = HyperplaneVotes.build(sides, *known)
         columns = some = None
         if robust:
             columns = Columns.of(X[:, : len(table.numbers)])
@@ -107,13 +145,15 @@ class ReferenceSet:
             table,
             polytopes,
             density,
-            settings.votes(evidence, prior, n_samples or len(rows)),
+            votes,
             owner,
             rows.ids,
             min(settings.n_neighbors, len(polytopes)),
             settings.fill,
             settings.euclidean,
             1,
+            planes,
+            hyperplanes,
             EuclideanIndex(modes) if settings.euclidean else evidence.index,
         )
 
@@ -129,7 +169,7 @@ class ReferenceSet:
         return cls(polytopes=replace(polytopes, modes=modes), index=index, **saved)
 
     def with_labels(
-        self, modes: ActivationModes, rows: LabelledRows, device: str | None
+        self, reading: Reading, rows: LabelledRows, execution: Execution
     ) -> tuple[ReferenceSet, Ints]:
         """Add the labels of more rows, which vote but are not neighbours.
 
@@ -137,24 +177,67 @@ class ReferenceSet:
         after the polytopes.
         """
         known = self.votes.evidence
-        distinct, owner = modes.distinct()
+        distinct, owner = reading.modes.distinct()
         counts = np.zeros((len(distinct), known.counts.shape[1]))
         np.add.at(counts, (owner, rows.y), rows.weight)
         evidence = LabelEvidence.build(
             known.modes.append(distinct),
             np.concatenate([known.counts, counts]),
             known.hidden_labels,
-            device,
+            execution.device,
         )
+        hyperplanes = self.hyperplanes
+        if hyperplanes is not None:
+            assert self.planes is not None
+            bits = self.planes.modes(self.table.encode(reading.features), execution)
+            hyperplanes = hyperplanes.with_labels(bits, rows.y, rows.weight, execution.device)
         reference = replace(
-            self, votes=replace(self.votes, evidence=evidence), index=evidence.index
+            self,
+            votes=replace(self.votes, evidence=evidence),
+            index=evidence.index,
+            hyperplanes=hyperplanes,
         )
         return reference, len(self.polytopes) + owner
 
-    def without_labels(self, stored: Ints, rows: LabelledRows) -> ReferenceSet:
-        """Leave out the labels of some rows, whose modes have the numbers ``stored``."""
+    def without_labels(self, stored: Ints, numbers: Ints, rows: LabelledRows) -> ReferenceSet:
+        """Leave out the labels of some rows.
+
+        ``stored`` has the numbers of their modes, ``numbers`` those of the rows themselves among
+        all that have given their labels.
+        """
         evidence = self.votes.evidence.without(stored, rows.y, rows.weight)
-        return replace(self, votes=replace(self.votes, evidence=evidence))
+        hyperplanes = None if self.hyperplanes is None else self.hyperplanes.without(numbers)
+        votes = replace(self.votes, evidence=evidence)
+        return replace(self, votes=votes, hyperplanes=hyperplanes)
+
+    def read_modes(self, reading: Reading, X: Floats, execution: Execution) -> Reading:
+        """The reading of encoded rows X with their modes, which may be those by hyperplanes."""
+        if not reading.modes.are_absent:
+            return reading
+        assert self.planes is not None
+        return replace(reading, modes=self.planes.modes(X, execution))
+
+    def vote_sources(self, neighbours: Neighbours, X: Floats, execution: Execution) -> Floats:
+        """Probabilities by the votes, shape (n_sources, n_queries, n_classes).
+
+        Those by the parent's modes are first, then those by hyperplanes.
+        """
+        by_parent = self.votes.proba(neighbours)
+        if self.hyperplanes is None:
+            return by_parent
+        assert self.planes is not None
+        modes = self.planes.modes(X, execution)
+        return np.concatenate([by_parent, self.hyperplanes.proba_of(modes, execution)])
+
+    @property
+    def witnesses(self) -> dict[str, int]:
+        """Number of sources of each witness in the pool."""
+        votes = self.votes
+        n_scales = len(votes.exponents) if isinstance(votes, QueryVotes) else 1
+        sizes = {"parent": 1, "kernel": n_scales}
+        if self.hyperplanes is not None:
+            sizes["hyperplanes"] = len(self.hyperplanes.exponents)
+        return sizes
 
     def with_widths_from(
         self,
@@ -187,12 +270,10 @@ class ReferenceSet:
         return replace(self, n_views=min(n_views, self.polytopes.modes.sizes[0]))
 
     def with_gamma(self, gamma: float | None, prior: Floats, execution: Execution) -> ReferenceSet:
-        """Set gamma; with ``PolytopeVotes``, also the mass of each polytope by its ratios."""
-        if gamma is None:
+        """Set the gamma of ``PolytopeVotes``, and the mass of each polytope by its ratios."""
+        if gamma is None or isinstance(self.votes, QueryVotes):
             return self
         votes = self.votes.with_gamma(gamma, execution)
-        if isinstance(votes, QueryVotes):
-            return replace(self, votes=votes)
         assert votes.ratios is not None
         density = replace(self.density, log_mass=np.log(votes.ratios @ prior))
         return replace(self, votes=votes, density=density)
@@ -202,9 +283,9 @@ class ReferenceSet:
     ) -> Neighbours:
         """The nearest polytopes, without the polytope own[i] of row i (-1: all count)."""
         k = min(self.n_neighbors + 1, len(self.polytopes))
-        search = Search(self.density, k, self.fill)
+        search = Search(self.density, k, self.fill, *self.votes.searched_labels)
         found = self.index.nearest(modes, X, search, execution)
-        return _without_own(found, own, self.n_neighbors)
+        return replace(_without_own(found, own, self.n_neighbors), class_sums=found.class_sums)
 
     def members(self, polytopes: Ints) -> dict[int, Ints]:
         """Training rows of each of some polytopes, as numbers of rows in the user's X."""
@@ -227,6 +308,9 @@ class ReferenceSet:
             yield "the density has other level offsets than the table"
         if self.euclidean and self.table.has_symbols:
             yield "a Euclidean distance is over numbers without missing values alone"
+        votes, planes = self.hyperplanes, self.planes
+        if votes is not None and (planes is None or len(planes.offsets) != votes.n_planes):
+            yield "rows vote by other hyperplanes"
 
 
 def _without_own(neighbours: Neighbours, own: Ints, k: int) -> Neighbours:

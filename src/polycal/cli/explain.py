@@ -41,6 +41,8 @@ def explain_rows(
             "training_rows": why.rows[at].tolist(),
             "labels": counts,
             "surprise": top,
+            "between": [str(model.classes_[c]) for c in why.favoured[at]],
+            "odds": dict(zip(why.witnesses, why.odds[at].tolist(), strict=True)),
         }
         found.append({**line, "text": _text(line)})
     return found
@@ -50,8 +52,10 @@ def _text(line: dict[str, Any]) -> str:
     odd = ", ".join(f"{name} ({value:.3g})" for name, value in line["surprise"].items())
     near = ", ".join(map(str, line["training_rows"][:5]))
     labels = ", ".join(f"{name}: {value:g}" for name, value in line["labels"].items())
+    odds = ", ".join(f"{name} {value:+.2f}" for name, value in line["odds"].items())
     return (
         f"row {line['row']}: {line['verdict']}, trust {line['trust']:.3f} "
         f"(p = {line['p_value']:.3g}); nearest training rows {near} ({labels}, similarity "
-        f"{line['similarity']:.2f}); most surprising: {odd}"
+        f"{line['similarity']:.2f}); most surprising: {odd}; log odds of "
+        f"{' against '.join(line['between'])}: {odds}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..reporting.findings import model_facts, parent_name
+from ..reporting.findings import model_facts, parent_name, witness_weights
 
 
 def facts_for_people(model: Any, path: Path) -> dict[str, str]:
@@ -33,6 +33,7 @@ def facts_for_machines(model: Any, path: Path) -> dict[str, Any]:
         "guarantee": model.model_.guarantee,
         "caution": float(model.caution_),
         "log_floor": float(model.log_floor_),
+        "witnesses": witness_weights(model),
         "gamma": None if model.gamma_ is None else float(model.gamma_),
         "priors": dict(priors),
         "bytes": path.stat().st_size,

@@ -60,6 +60,16 @@ class ActivationModes:
         codes = np.ascontiguousarray(np.concatenate(words, axis=1))
         return cls(codes, tuple(bits.shape[1] for bits in layers), packed=True)
 
+    @classmethod
+    def absent(cls, n_samples: int) -> ActivationModes:
+        """Modes of a parent that has none; random hyperplanes stand in for them."""
+        return cls(np.empty((n_samples, 0), dtype=np.uint64), (), packed=True)
+
+    @property
+    def are_absent(self) -> bool:
+        """Whether the parent has no modes."""
+        return not self.sizes
+
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in modes that were read from a file, as messages."""
         sizes = self.sizes

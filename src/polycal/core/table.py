@@ -157,6 +157,7 @@ class Columns(NamedTuple):
     spread: Floats
     lower: Floats  # quartiles -/+ 10 interquartile ranges; infinite where these are 0
     upper: Floats
+    middle: Floats  # of the quartiles
 
     @classmethod
     def of(cls, X: Floats) -> Columns:
@@ -179,7 +180,7 @@ class Columns(NamedTuple):
                 deviation = np.nanstd(X[:, j])
             if np.isfinite(deviation) and deviation > ROUNDING * size[j]:
                 spread[j] = deviation
-        return cls(low, high, unit, spread, lower, upper)
+        return cls(low, high, unit, spread, lower, upper, middle)
 
     def check(self, numbers: Ints) -> None:
         """Raise an error where the squares of a column's values would overflow."""

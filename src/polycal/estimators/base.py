@@ -48,6 +48,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         caution: str | float = "auto",
         confidence: float | None = None,
         n_neighbors: int = 10,
+        n_hyperplanes: int = 1024,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
         calibration: Any = "auto",
@@ -68,6 +69,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self.caution = caution
         self.confidence = confidence
         self.n_neighbors = n_neighbors
+        self.n_hyperplanes = n_hyperplanes
         self.regularization = regularization
         self.scoring = scoring
         self.calibration = calibration
@@ -276,6 +278,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             check.share(confidence=self.confidence)
         check.share(calibration_size=self.calibration_size)
         check.count(n_neighbors=self.n_neighbors)
+        check.count(0, n_hyperplanes=self.n_hyperplanes)
         check.positive(regularization=self.regularization)
 
     def _check_rows(

@@ -40,7 +40,9 @@ class GeodesicCalibrator(BaseCalibrator):
         How nearest polytopes are found. With "euclidean" (a variant in the paper) the class
         ratios are those of the nearest polytope, and the gate does not use the similarity.
     gamma : "auto" or float, default="auto"
-        Sharpness of the kernel weights K^(gamma log n). "auto" searches a log grid.
+        Sharpness of the kernel weights K^(gamma log n). With "auto", the labels vote at several
+        exponents at once where they are pooled with the parent; otherwise one gamma is chosen on a
+        log grid.
     floor : "auto" or float, default="auto"
         The floor log b of alpha, which the score log f is compared with. "auto" is the ``caution``
         quantile of log f on the calibration rows, with its finite-sample rank.
@@ -62,6 +64,10 @@ class GeodesicCalibrator(BaseCalibrator):
         of one model varies around it (with 300 calibration rows, 1 % may be 2 %).
     n_neighbors : int, default=10
         Number of nearest polytopes that the geodesic gate uses.
+    n_hyperplanes : int, default=1024
+        Number of random hyperplanes. With ``posterior="pooled"``, the labels of rows that lie on
+        the same side of most of them are a second witness, which knows nothing of the parent; 0
+        leaves it out. More are a little better, and slower.
     regularization : float, default=1e-6
         Added to each variance. With ``bandwidth="geodesic"`` it is a multiple of the squared
         interquartile range of the feature, so that the unit of a feature does not matter.
@@ -117,7 +123,8 @@ class GeodesicCalibrator(BaseCalibrator):
     priors_ : ndarray of shape (n_classes,)
         Class priors: the probabilities far from all training data.
     gamma_ : float or None
-        Sharpness of the votes; None with ``posterior="parent"``, which has no votes.
+        Sharpness of votes that have one exponent, gamma log n; None where they have several
+        (``posterior="pooled"`` with ``gamma="auto"``), or there are none.
     log_floor_ : float
         The floor log b of alpha, which the score log f is compared with.
     calibration_ : str
@@ -129,9 +136,9 @@ class GeodesicCalibrator(BaseCalibrator):
         The score below which ``explain`` calls a row "out".
     caution_ : float
         Level of alpha's floor ``log_floor_``.
-    pool_weights_ : ndarray of shape (2, 3)
-        Weights of the parent (first row) and of the votes (second row) in the pool. The columns
-        are the weights of log p, -log(1 - p) and p.
+    pool_weights_ : ndarray of shape (n_sources, 3)
+        Weights of the sources in the pool: the parent first, then the votes by its modes and those
+        by hyperplanes, at each exponent. The columns are the weights of log p, -log(1 - p) and p.
     n_features_in_ : int
         Number of features, when X is a table.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -183,6 +190,7 @@ class GeodesicCalibrator(BaseCalibrator):
         caution: str | float = "auto",
         confidence: float | None = None,
         n_neighbors: int = 10,
+        n_hyperplanes: int = 1024,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
         calibration: Any = "auto",
@@ -204,6 +212,7 @@ class GeodesicCalibrator(BaseCalibrator):
             caution=caution,
             confidence=confidence,
             n_neighbors=n_neighbors,
+            n_hyperplanes=n_hyperplanes,
             regularization=regularization,
             scoring=scoring,
             calibration=calibration,

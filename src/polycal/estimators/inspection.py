@@ -141,12 +141,12 @@ class Inspection(ABC):
 
     @property
     def gamma_(self) -> float | None:
-        """Sharpness of the votes; None with ``posterior="parent"``."""
+        """Sharpness of votes that have one exponent, gamma log n; None where they have several."""
         return self.model_.posterior.gamma
 
     @property
     def pool_weights_(self) -> Floats:
-        """Weights of the parent (first row) and of the votes (second row) in the pool."""
+        """Weights of each source in the pool: the parent first, then the votes."""
         return self.model_.posterior.pool_weights
 
     @property

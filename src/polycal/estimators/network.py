@@ -50,6 +50,8 @@ class KernelDensityNetwork(BaseCalibrator):
         As in :class:`GeodesicCalibrator`.
     n_neighbors : int, default=10
         As in :class:`GeodesicCalibrator`.
+    n_hyperplanes : int, default=1024
+        As in :class:`GeodesicCalibrator`.
     regularization : float, default=1e-6
         As in :class:`GeodesicCalibrator`.
     scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
@@ -82,7 +84,7 @@ class KernelDensityNetwork(BaseCalibrator):
     priors_ : ndarray of shape (n_classes,)
         Class priors: the probabilities far from all training data.
     gamma_ : float or None
-        Sharpness of the votes.
+        Sharpness of votes that have one exponent; None where they have several.
     log_floor_ : float
         The floor log b of alpha, which the score log f is compared with.
     calibration_ : str
@@ -93,7 +95,7 @@ class KernelDensityNetwork(BaseCalibrator):
         The score below which ``explain`` calls a row "out".
     caution_ : float
         Level of alpha's floor ``log_floor_``.
-    pool_weights_ : ndarray of shape (2, 3)
+    pool_weights_ : ndarray of shape (n_sources, 3)
         Weights of the parent and of the votes in the pool.
     n_iter_ : int
         Number of epochs that the network was trained for.
@@ -136,6 +138,7 @@ class KernelDensityNetwork(BaseCalibrator):
         caution: str | float = "auto",
         confidence: float | None = None,
         n_neighbors: int = 10,
+        n_hyperplanes: int = 1024,
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
         calibration: Any = "auto",
@@ -157,6 +160,7 @@ class KernelDensityNetwork(BaseCalibrator):
             caution=caution,
             confidence=confidence,
             n_neighbors=n_neighbors,
+            n_hyperplanes=n_hyperplanes,
             regularization=regularization,
             scoring=scoring,
             calibration=calibration,

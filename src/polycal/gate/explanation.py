@@ -60,6 +60,16 @@ class Explanation:
     features : list of str
         Name of each feature of the table that the classifier gets (with a Pipeline, that of its
         last step).
+    witnesses : list of str
+        Who is heard in the posterior: "parent", its own probabilities; "kernel", the labels of
+        rows that it treats alike; "hyperplanes", those of rows on the same side of random
+        hyperplanes.
+    favoured : ndarray of shape (n_samples, 2)
+        The two classes of highest posterior, as places in ``classes_``.
+    odds : ndarray of shape (n_samples, n_witnesses)
+        What each witness adds to the log odds of the first of them against the second. A witness
+        with a negative number speaks for the second. The offsets of the classes, the confidence
+        levels and a change of the prior make up the rest of the log odds.
     """
 
     verdict: Array
@@ -75,6 +85,9 @@ class Explanation:
     rows: list[Ints]
     surprise: Floats
     features: list[str]
+    witnesses: list[str]
+    favoured: Ints
+    odds: Floats
 
     @classmethod
     def judge(
@@ -160,6 +173,8 @@ class Explanation:
             "rows": [rows.tolist() for rows in self.rows],
         }
         names, surprise = self.top_features(n_features)
+        for witness, odds in zip(self.witnesses, self.odds.T, strict=True):
+            columns[f"odds_{witness}"] = odds
         for j in range(names.shape[1]):
             columns |= {f"feature_{j + 1}": names[:, j], f"surprise_{j + 1}": surprise[:, j]}
         return pandas.DataFrame(columns)

@@ -17,14 +17,18 @@ from .._utils.significance import above_chance, n_effective
 ROUNDING = 1e-9
 #: False-alarm levels that "auto" chooses among.
 LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
-#: Levels of alpha's floor that ``caution="auto"`` chooses among, as shares of the verdict's level.
+#: Levels of alpha's floor that ``caution="auto"`` chooses among for the sake of rare classes, as
+#: shares of the verdict's level.
 CAUTIONS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-# Alpha's floor is below that at SURE_LEVEL by at most LONGEST_TAIL times what it would be if the
-# scores had the tail of a logistic curve, unless a lower one saves a log-loss of more than
-# SURE_GAIN standard errors.
+# Log-loss of rare classes that such a level must save, in standard errors.
+SURE_GAIN = 2.0
+# A floor that is set by fewer rows than FEW_ROWS is below that at SURE_LEVEL by at most
+# LONGEST_TAIL times what it would be if the scores had the tail of a logistic curve.
+FEW_ROWS = 3
 SURE_LEVEL = 0.05
 LONGEST_TAIL = 4.0
-SURE_GAIN = 2.0
+# Distance below the floor of all rows at which the floor of a class counts, in log f.
+CLASS_TAIL = 4.0
 # Smallest probability in a log-loss.
 SMALLEST = 1e-300
 # A class is rare below this part of an equal share of the rows.
@@ -54,11 +58,13 @@ class CalibrationScores:
         return conformal_floor(self.log_f, self.weight, level, self.new_weight)
 
     def near_floor(self, level: float) -> float:
-        """The floor at a level, not far below that at ``SURE_LEVEL``.
+        """The floor at a level; if few rows set it, not far below that at ``SURE_LEVEL``.
 
         The lowest scores may be those of a few rows with wrong values, far below all others. If
         alpha's floor were there, nothing would be below it.
         """
+        if level * (self.n_independent + 1) >= FEW_ROWS * (1 - ROUNDING):
+            return self.floor(level)
         sure = max(level, SURE_LEVEL)
         return max(self.floor(level), self.floor(sure) - LONGEST_TAIL * math.log(sure / level))
 
@@ -68,25 +74,47 @@ class CalibrationScores:
         For a class it is the level plus one standard error of its share among as many rows. The
         lowest score of a hundred rows would hold the level itself, but hardly any row is below it.
         """
-        floors = [self.floor(level)]
-        for code in self.bounded_classes(level):
-            some = self.of_class(int(code))
-            error = math.sqrt(level * (1 - level) / some.n_independent)
-            floors.append(some.floor(min(level + error, 0.5)))
-        return min(floors)
+        return min([self.floor(level), *self._class_floors(level).values()])
 
     def bounded_classes(self, level: float) -> Ints:
-        """Classes with a bound of their own: not rare, and of rows enough for the level.
+        """Classes with a bound of their own."""
+        return np.array(list(self._class_floors(level)), dtype=int)
 
-        The lowest scores of a rare class are often those of rows that lie among no others. A bound
-        for it would lower the floor so far that hardly any row is "out".
+    def _class_floors(self, level: float) -> dict[int, float]:
+        """The floor of each class that is not rare, not scattered, and of rows enough.
+
+        The lowest scores of a rare class are often those of rows that lie among no others; so are
+        those of a class whose own floor is far below that of all rows. A bound for it would lower
+        the floor so far that hardly any row is "out".
         """
         if self.y is None:
-            return np.empty(0, dtype=int)
+            return {}
+        floors, lowest = {}, self.floor(level) - CLASS_TAIL
+        for code in np.flatnonzero(~self._is_rare_class):
+            some = self.of_class(int(code))
+            if some.n_independent < self._least_rows(level):
+                continue
+            error = math.sqrt(level * (1 - level) / some.n_independent)
+            floor = some.floor(min(level + error, 0.5))
+            if floor >= lowest:
+                floors[int(code)] = floor
+        return floors
+
+    @property
+    def _is_rare_class(self) -> Bools:
+        """Which classes have few of the rows."""
+        assert self.y is not None
         share = np.bincount(self.y, self.weight) / self.weight.sum()
-        common = np.flatnonzero(share >= RARE / len(share))
-        least = self._least_rows(level)
-        return common[[self.of_class(int(c)).n_independent >= least for c in common]]
+        rare: Bools = share < RARE / len(share)
+        return rare
+
+    @property
+    def is_rare(self) -> Bools:
+        """Which rows are of a rare class."""
+        if self.y is None:
+            return np.zeros(len(self.log_f), dtype=bool)
+        rare: Bools = self._is_rare_class[self.y]
+        return rare
 
     def of_class(self, code: int) -> CalibrationScores:
         """The scores of one class."""
@@ -258,27 +286,26 @@ def affordable_level(losses: Callable[[float], Floats], scores: CalibrationScore
 def cautious_floor(
     losses: Callable[[float], Floats], scores: CalibrationScores, highest: float
 ) -> tuple[float, float]:
-    """Level and floor of alpha for ``caution="auto"``: those of the lowest log-loss.
+    """Level and floor of alpha for ``caution="auto"``: the highest, or less for rare classes.
 
-    Where pi is right about nearly every row, also about those below the verdict's floor, giving
-    them the prior is a loss. The levels are ``CAUTIONS`` times the highest, as far as there are
-    rows enough for them. A level above the default was chosen for the sake of caution, and is
-    kept. A floor far below the others needs a sure gain: a scattered class is worth it, a single
-    odd row is not.
+    Rows of a rare class often lie where there is little data. Below the floor they get the prior,
+    and lose their place before the others. So a level of ``CAUTIONS`` times the highest is taken,
+    as far as there are rows enough for it, where it saves log-loss, and surely that of rare
+    classes: a scattered class is worth it, a single odd row is not. A level above the default was
+    chosen for the sake of caution, and is kept.
     """
-    if highest > LEVELS[0]:
-        return highest, scores.near_floor(highest)
+    floor, rare = scores.near_floor(highest), scores.is_rare
+    if highest > LEVELS[0] or not rare.any():
+        return highest, floor
     least = (1 - ROUNDING) / (scores.n_independent + 1)
-    levels = [highest, *(part * highest for part in CAUTIONS if part * highest >= least)]
-
-    def best(floor: Callable[[float], float]) -> tuple[float, float, Floats]:
-        found = [(level, floor(level), losses(floor(level))) for level in levels]
-        return min(found, key=lambda item: float(np.average(item[2], weights=scores.weight)))
-
-    near, low = best(scores.near_floor), best(scores.floor)
-    sure = above_chance(near[2] - low[2], scores.weight, SURE_GAIN)
-    level, floor, _ = low if sure else near
-    return level, floor
+    chosen, loss = (highest, floor), losses(floor)
+    for level in (part * highest for part in CAUTIONS if part * highest >= least):
+        lower = scores.floor(level)
+        saved = loss - losses(lower)
+        sure = above_chance(saved[rare], scores.weight[rare], SURE_GAIN)
+        if sure and np.average(saved, weights=scores.weight) > 0:
+            chosen, loss = (level, lower), loss - saved
+    return chosen
 
 
 def logistic_scale(scores: Floats) -> float:

@@ -7,12 +7,14 @@ compare the classes with.
 from .base import KernelIndex, Search, build_index
 from .euclidean import EuclideanIndex, pair_similarity
 from .forest import ForestIndex
+from .hyperplanes import Hyperplanes
 from .network import NetworkIndex
 from .torch import TorchIndex
 
 __all__ = [
     "EuclideanIndex",
     "ForestIndex",
+    "Hyperplanes",
     "KernelIndex",
     "NetworkIndex",
     "Search",

@@ -18,13 +18,10 @@ class BaggingAdapter(Adapter):
     family = "BaggingClassifier of trees"
     handles = (("sklearn", "BaggingClassifier"),)
 
-    def problem(self) -> str | None:
-        base = self.estimator.estimator
-        if base is None or isinstance(base, DecisionTreeClassifier):
-            return None
-        return (
-            f"a BaggingClassifier of {type(base).__name__} has no leaves; "
-            "use estimator=DecisionTreeClassifier() inside it"
+    @classmethod
+    def is_for(cls, estimator: Any) -> bool:
+        return estimator.estimator is None or isinstance(
+            estimator.estimator, DecisionTreeClassifier
         )
 
     @property

@@ -87,6 +87,11 @@ class Adapter(ABC):
             adapter.estimator = adapter.copy()
         return adapter
 
+    @classmethod
+    def is_for(cls, estimator: Any) -> bool:
+        """Whether an estimator of the handled classes has modes that this family reads."""
+        return True
+
     def problem(self) -> str | None:
         """None if rows can be read with this estimator; else a sentence that says what to do."""
         return None
@@ -261,15 +266,17 @@ def wrap(estimator: Any, *, is_fitted: bool = False) -> Adapter:
         raise TypeError(
             f"estimator must be an instance; got the class. Use {estimator.__name__}()."
         )
-    family = _registered(estimator)
-    name = type(estimator).__name__
-    reason: str | None = f"{name} is not a known family"
-    if family is not None:
-        adapter = family(estimator, is_fitted=is_fitted)
-        reason = adapter.problem()
-        if reason is None:
-            return adapter
-    supported = "; ".join(known.family for known in dict.fromkeys(_ADAPTERS.values()))
+    from .classifier import ClassifierAdapter  # a subclass of what is defined here
+
+    name, family = type(estimator).__name__, _registered(estimator)
+    if family is None or not family.is_for(estimator):
+        family = ClassifierAdapter
+    adapter = family(estimator, is_fitted=is_fitted)
+    reason = adapter.problem()
+    if reason is None:
+        return adapter
+    families: dict[type[Adapter], None] = dict.fromkeys([*_ADAPTERS.values(), ClassifierAdapter])
+    supported = "; ".join(known.family for known in families)
     raise TypeError(f"estimator={name} is not supported: {reason}. Supported: {supported}.")
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn MLPClassifier with ReLU: one group of bits for each layer, the output last."""
+"""scikit-learn MLPClassifier: one group of bits for each layer, the output last."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
 from .base import Adapter
 
+# The unit of a smooth activation is on where its input is positive, as that of a ReLU.
+ACTIVATIONS = {"relu": lambda z: np.maximum(z, 0.0), "tanh": np.tanh, "logistic": expit}
+
 
 class MLPAdapter(Adapter):
-    family = 'MLPClassifier(activation="relu")'
+    family = "MLPClassifier"
     handles = (("sklearn", "MLPClassifier"),)
 
-    def problem(self) -> str | None:
-        activation = self.estimator.activation
-        if activation == "relu":
-            return None
-        return (
-            f"an MLPClassifier with activation={activation!r} has no on/off units; "
-            'use activation="relu"'
-        )
+    @classmethod
+    def is_for(cls, estimator: Any) -> bool:
+        return estimator.activation in ACTIVATIONS
 
     @property
     def wants_codes(self) -> bool:
@@ -32,6 +30,7 @@ class MLPAdapter(Adapter):
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         net = self.estimator
+        activation = ACTIVATIONS[net.activation]
         h = numbers_of(X)
         if np.isnan(h).any():
             raise ValueError(
@@ -43,8 +42,9 @@ class MLPAdapter(Adapter):
         # warning would not help.
         with np.errstate(over="ignore", invalid="ignore"):
             for weight, bias in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True):
-                h = np.maximum(h @ weight + bias, 0.0)
-                bits.append(h > 0)
+                z = h @ weight + bias
+                bits.append(z > 0)
+                h = activation(z)
             logits = h @ net.coefs_[-1] + net.intercepts_[-1]
             if net.out_activation_ == "softmax":
                 proba = softmax(logits, axis=1)

@@ -69,7 +69,9 @@ class ReadingBuilder:
         features : ndarray of shape (n_rows, n_features)
             The rows as the classifier gets them.
         """
-        modes = ActivationModes.from_bits(groups)
+        modes = ActivationModes.absent(len(features))
+        if groups:
+            modes = ActivationModes.from_bits(groups)
         self._sizes = self._sizes or modes.sizes
         if modes.sizes != self._sizes:
             raise ValueError(
@@ -114,9 +116,11 @@ class ReadingBuilder:
                 f"the network returns {len(proba)} rows of scores, but {len(self)} rows passed "
                 "its activations or its encoder; expected one for one. Keep the rows on axis 0."
             )
-        last = ActivationModes.from_bits([proba > 1.0 / proba.shape[1]])
-        codes = np.concatenate([np.concatenate(self._codes), last.codes], axis=1)
-        modes = ActivationModes(codes, self._sizes + last.sizes, packed=True)
+        modes = ActivationModes.absent(len(proba))
+        if self._sizes:
+            last = ActivationModes.from_bits([proba > 1.0 / proba.shape[1]])
+            codes = np.concatenate([np.concatenate(self._codes), last.codes], axis=1)
+            modes = ActivationModes(codes, self._sizes + last.sizes, packed=True)
         features = self._features
         if len(self) < len(features):
             features = features[: len(self)].copy()
@@ -142,7 +146,7 @@ def check_output(output: str) -> None:
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}; got {output!r}.")
 
 
-def to_proba(values: Array, output: str, remedy: str) -> Array:
+def to_proba(values: Array, output: str, remedy: str, who: str = "the network") -> Array:
     """Rows of class probabilities from what the network returns.
 
     Parameters
@@ -152,18 +156,20 @@ def to_proba(values: Array, output: str, remedy: str) -> Array:
     output : {"logits", "probabilities", "log_probabilities"}
     remedy : str
         What to do when the values are not what ``output`` says, for the error message.
+    who : str, default="the network"
+        What returned the values, for the error message.
     """
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or values.shape[1] == 0:
         raise ValueError(
-            f"the network must return one row of class scores for each row, shape (n, K); got "
+            f"{who} must return one row of class scores for each row, shape (n, K); got "
             f"shape {values.shape}. Wrap it in a module that returns only the class scores."
         )
     several = values.shape[1] > 1
     if output == "logits" and several and _are_proba(values, ALREADY_PROBA_TOLERANCE):
         raise ValueError(
-            f"the network's rows are taken as logits but are already probabilities. {remedy}"
+            f"{who}'s rows are taken as logits but are already probabilities. {remedy}"
         )
     # Scores that overflow are reported below, in one place.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -176,13 +182,13 @@ def to_proba(values: Array, output: str, remedy: str) -> Array:
     finite = np.isfinite(proba).all(axis=1)
     if not finite.all():
         raise ValueError(
-            f"the network returns NaN or infinity for {(~finite).sum()} of {len(proba)} rows, "
+            f"{who} returns NaN or infinity for {(~finite).sum()} of {len(proba)} rows, "
             f"the first is row {int(np.argmin(finite))}. Scale or clip the input."
         )
     if not _are_proba(proba, HALF_PRECISION_SUM_TOLERANCE):
         worst = int(np.argmax(np.abs(proba.sum(axis=1) - 1.0)))
         raise ValueError(
-            "the network must give probabilities: no negative number, each row with sum 1; row "
+            f"{who} must give probabilities: no negative number, each row with sum 1; row "
             f"{worst} is {np.array2string(proba[worst], precision=4, threshold=6)}. {remedy}"
         )
     rows: Array = proba / proba.sum(axis=1, keepdims=True)

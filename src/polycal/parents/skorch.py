@@ -15,11 +15,11 @@ from .base import Adapter, is_a
 from .networks import to_proba
 from .torch.hooks import RecordedModule, Recorder
 from .torch.inference import uncompiled, unwrap
-from .torch.plan import relu_modules
+from .torch.plan import activations_of
 
 
 class SkorchAdapter(Adapter):
-    family = "skorch NeuralNetClassifier with ReLU-type activations"
+    family = "skorch NeuralNetClassifier with ReLU-type or smooth activations"
     handles = (("skorch", "NeuralNetClassifier"), ("skorch", "NeuralNetBinaryClassifier"))
     needs_codes = True
     raw_input = True
@@ -71,4 +71,4 @@ def _recorded_modules(module: Any) -> list[RecordedModule]:
             "the skorch module is wrapped in DataParallel, whose batches cannot be read in order; "
             "expected the plain module. Set net.module_ = net.module_.module after training."
         )
-    return relu_modules(unwrap(module))
+    return activations_of(unwrap(module))

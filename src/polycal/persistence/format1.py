@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._utils.arrays import Array
+from ..posterior.votes import exponents
 from .errors import AlteredFileError
 from .values import Unpacker, expect_keys, expect_type
 
@@ -75,13 +76,15 @@ def _reference(
         "table": _table(table, arrays),
         "polytopes": polytopes,
         "density": _renamed("Density", density, {"start": "level_offsets"}) | {"ranges": None},
-        "votes": _votes(kernel, modes, settings, posterior),
+        "votes": _votes(kernel, modes, settings, posterior, arrays),
         "row_polytope": owner,
         "row_id": ids,
         "n_neighbors": 1 if gaussian else settings["n_neighbors"],
         "fill": gaussian or settings["posterior"] == "kernel",
         "euclidean": settings["distance"] == "euclidean",
         "n_views": 1,
+        "planes": None,
+        "hyperplanes": None,
     }
 
 
@@ -107,7 +110,13 @@ def _variance(polytopes: dict[str, Any], arrays: dict[str, Array]) -> Any:
     return {"rows": {"array": "rows that vary"}, "values": node}
 
 
-def _votes(node: Any, modes: Any, settings: dict[str, Any], posterior: Any) -> dict[str, Any]:
+def _votes(
+    node: Any,
+    modes: Any,
+    settings: dict[str, Any],
+    posterior: Any,
+    arrays: dict[str, Array],
+) -> dict[str, Any]:
     # The first files weighted labels by all layers.
     node = {"hidden_labels": False, **expect_type(dict, node)}
     names = ("counts", "prior", "n_samples", "ratios", "hidden_labels")
@@ -123,8 +132,11 @@ def _votes(node: Any, modes: Any, settings: dict[str, Any], posterior: Any) -> d
     if settings["posterior"] == "pooled" and settings["distance"] == "geodesic":
         if ratios is not None:
             raise AlteredFileError("the file holds ratios of polytopes that are not used.")
-        gamma = expect_type(dict, posterior).get("gamma")
-        return {"type": "QueryVotes", **votes, "gamma": gamma}
+        gamma = expect_type(float, expect_type(dict, posterior).get("gamma"))
+        if not 1 < expect_type(int, n_samples) < 2**63:
+            raise AlteredFileError("the number of samples is out of range in the file.")
+        arrays["exponents"] = exponents(np.array([gamma]), n_samples)
+        return {"type": "QueryVotes", **votes, "exponents": {"array": "exponents"}}
     return {"type": "PolytopeVotes", **votes, "ratios": ratios}
 
 

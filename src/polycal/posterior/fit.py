@@ -1,12 +1,12 @@
-"""Fit of the posterior: gamma and pool of lowest log-loss on the calibration rows."""
+"""Fit of the posterior: the pool, or gamma, of lowest log-loss on the calibration rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
@@ -20,8 +20,8 @@ from .levels import fit_levels
 from .posterior import VIEWS, Pool, Posterior, views_of
 from .votes import choose_gamma
 
-# Precision of the Gaussian prior on the unbounded terms of the pool: one unit of log odds.
-FREE_PRECISION = 1.0
+# Precision of the Gaussian prior on the weights and offsets of the pool.
+PRECISION = 1.0
 # Steps of the EM algorithm that fits the pool through the gate; more change nothing to speak of.
 EM_STEPS = 2
 # Weight that every row keeps there, as a share of its own.
@@ -43,123 +43,126 @@ ARMIJO_SHARE = 1e-4  # of the decrease that the slope predicts
 SHORTEST_STEP = 1e-15  # share of a step; shorter ones change nothing but rounding
 
 
-def fit_posterior(
-    votes: Callable[[Floats], Floats] | None,
-    parent_proba: Floats,
-    y: Ints,
-    weight: Floats,
+class CalibrationLabels(NamedTuple):
+    """Class codes and weights of the calibration rows, and what the parent says of them."""
+
+    y: Ints
+    weight: Floats
+    parent_proba: Floats  # (n_rows, n_classes)
+    train_prior: Floats  # class shares of the labels that vote
+    n_rows: int  # number of rows that the probabilities are estimated from
+    n_independent: float  # number of calibration rows; those of one group count as one
+    device: str | None = None  # torch device that the pool is fitted on; None is the CPU
+
+    @property
+    def shares(self) -> Floats:
+        """Class shares of the calibration rows."""
+        found: Floats = np.bincount(self.y, self.weight, len(self.train_prior)) / self.weight.sum()
+        return found
+
+    def views(self, votes: Floats | None) -> Floats:
+        """Views of the parent and of the votes, shape (n_sources, n_views, n_rows, n_classes)."""
+        sources = [self.parent_proba] if votes is None else [self.parent_proba, *votes]
+        return np.stack([views_of(proba, self.train_prior, self.n_rows) for proba in sources])
+
+
+def fit_pooled(
+    votes: Floats | None,
+    witnesses: Sequence[int],
+    rows: CalibrationLabels,
+    prior: Floats,
+    gamma: float | None = None,
+) -> Posterior:
+    """The pool of the parent and of votes whose exponents are given.
+
+    Parameters
+    ----------
+    votes : ndarray of shape (n_votes, n_rows, n_classes) or None
+        Probabilities by the votes, from evidence that does not hold a row's own label. None where
+        only the parent is recalibrated.
+    witnesses : sequence of int
+        Number of sources of each witness, the parent first; see ``fit_pool``.
+    rows : CalibrationLabels
+    prior : ndarray of shape (n_classes,)
+        Class priors where the model will be used.
+    gamma : float or None
+        That of the votes, where there is one.
+    """
+    labels = (rows.views(votes), rows.y, rows.weight, rows.train_prior)
+    pool, _ = fit_pool(*labels, None, rows.device, witnesses, rows.n_independent)
+    return Posterior(gamma, pool, rows.train_prior, rows.shares, prior, rows.n_rows)
+
+
+def fit_with_gamma(
+    votes: Callable[[Floats], Floats],
+    rows: CalibrationLabels,
+    prior: Floats,
     *,
     pooled: bool,
     gamma: float | None,
     by_ece: bool,
-    train_prior: Floats,
-    prior: Floats,
-    n_rows: int,
-    device: str | None = None,
 ) -> Posterior:
-    """Choose gamma (unless given) and the pool by their loss on the calibration rows.
+    """Votes with one gamma, which has the lowest loss on the calibration rows unless it is given.
 
     Parameters
     ----------
-    votes : callable or None
-        Probabilities by the votes for several gammas, shape (n_gammas, n_rows, n_classes), from
-        evidence that does not hold a row's own label. None where only the parent is recalibrated.
-    parent_proba : ndarray of shape (n_rows, n_classes)
-    y, weight : ndarray of shape (n_rows,)
-        Class codes and weights of the calibration rows.
+    votes : callable
+        Probabilities by the votes for several gammas, shape (n_gammas, n_rows, n_classes).
+    rows : CalibrationLabels
+    prior : ndarray of shape (n_classes,)
+        Class priors where the model will be used.
     pooled : bool
         Whether the parent is pooled with the votes.
     gamma : float or None
         None: chosen on a grid.
     by_ece : bool
         Whether gamma is chosen by the ECE in place of the log-loss.
-    train_prior, prior : ndarray of shape (n_classes,)
-        Class shares of the labels that vote, and class priors where the model will be used.
-    n_rows : int
-        Number of rows that the probabilities are estimated from.
-    device : str or None
-        Torch device that the pool is fitted on. None is the CPU.
     """
-    held_prior = np.bincount(y, weight, len(train_prior)) / weight.sum()
-    parent = views_of(parent_proba, train_prior, n_rows)
-    if votes is None:
-        alone, _ = fit_pool(parent[None], y, weight, train_prior, device=device)
-        alone = with_levels(alone, parent[None], y, weight)
-        return Posterior(None, alone, train_prior, held_prior, prior, n_rows)
+    y, weight = rows.y, rows.weight
 
-    both = np.stack([parent, parent])  # allocated once: with many classes it is large
-
-    def beside_parent(proba: Floats) -> Floats:
-        both[1] = views_of(proba, train_prior, n_rows)
-        return both
-
-    def judge(proba: Floats, start_from: Pool | None) -> tuple[Pool | None, float]:
-        """The pool with the votes of one gamma, and the loss to choose gamma by."""
-        views = beside_parent(proba)
-        pool, log_pi = None, views[1, 0]
-        loss = -np.average(log_pi[np.arange(len(y)), y], weights=weight)
+    def loss(proba: Floats) -> float:
+        """The loss to choose gamma by."""
+        log_pi = views_of(proba, rows.train_prior, rows.n_rows)[0]
+        if pooled and not by_ece:
+            return fit_pool(rows.views(proba[None]), y, weight, rows.train_prior)[1]
         if pooled:
-            pool, loss = fit_pool(views, y, weight, train_prior, start_from, device)
+            pool = fit_pool(rows.views(proba[None]), y, weight, rows.train_prior)[0]
+            log_pi = pool(rows.views(proba[None]))
         if by_ece:
-            if pool is not None:
-                log_pi = with_levels(pool, views, y, weight)(views)
-            loss = expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
-        return pool, float(loss)
-
-    pools: dict[float, tuple[Pool, Floats]] = {}
-
-    def losses(gammas: Floats) -> Floats:
-        """Losses of some gammas; each fit starts from the pool of the gamma before it."""
-        values, pool = [], None
-        for g, proba in zip(gammas, votes(gammas), strict=True):
-            pool, loss = judge(proba, pool)
-            if pool is not None:
-                pools[float(g)] = pool, proba
-            values.append(loss)
-        return np.array(values)
+            return expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
+        return float(-np.average(log_pi[np.arange(len(y)), y], weights=weight))
 
     if gamma is None:
-        gamma = choose_gamma(losses)
-    else:
-        losses(np.array([gamma]))
-    if not pooled:
-        return Posterior(gamma, None, train_prior, train_prior, prior, n_rows)
-    best, proba = pools[gamma]
-    best = with_levels(best, beside_parent(proba), y, weight)
-    return Posterior(gamma, best, train_prior, held_prior, prior, n_rows)
+        gamma = choose_gamma(lambda some: np.array([loss(proba) for proba in votes(some)]))
+    if pooled:
+        return fit_pooled(votes(np.array([gamma])), (1, 1), rows, prior, gamma)
+    return Posterior(gamma, None, rows.train_prior, rows.train_prior, prior, rows.n_rows)
 
 
 def refit_through_gate(
     posterior: Posterior,
-    parent_proba: Floats,
     votes: Floats | None,
-    y: Ints,
-    weight: Floats,
+    witnesses: Sequence[int],
+    rows: CalibrationLabels,
     alpha: Floats,
-    device: str | None = None,
 ) -> Posterior:
-    """Fit the pool again for the mixture alpha pi + (1 - alpha) prior, in which it is used.
+    """Fit the pool again for the mixture alpha pi + (1 - alpha) prior, and its confidence levels.
 
     These are steps of the EM algorithm: each row weighs as much as pi, and not the prior, explains
     its label. So rows that the gate hands to the prior do not bend the pool.
     """
     if posterior.pool is None:
         return posterior
-    sources = [parent_proba] if votes is None else [parent_proba, votes]
-    prior, n_rows = posterior.train_prior, posterior.n_rows
-    views = np.stack([views_of(proba, prior, n_rows) for proba in sources])
-    pool, rows = replace(posterior.pool, levels=None), np.arange(len(y))
+    views, y = rows.views(votes), rows.y
+    how = (rows.device, witnesses, rows.n_independent)
+    pool, own = replace(posterior.pool, levels=None), np.arange(len(y))
     for _ in range(EM_STEPS):
-        by_pi = alpha * np.exp(pool(views)[rows, y])
+        by_pi = alpha * np.exp(pool(views)[own, y])
         share = by_pi / (by_pi + (1.0 - alpha) * posterior.fitted_prior[y])
-        explained = weight * np.maximum(share, LEAST_WEIGHT)
-        pool, _ = fit_pool(views, y, explained, prior, pool, device)
-    return replace(posterior, pool=with_levels(pool, views, y, explained))
-
-
-def with_levels(pool: Pool, views: Floats, y: Ints, weight: Floats) -> Pool:
-    """The pool with confidence levels from the rows that it was fitted on."""
-    return replace(pool, levels=fit_levels(pool(views), y, weight))
+        explained = rows.weight * np.maximum(share, LEAST_WEIGHT)
+        pool, _ = fit_pool(views, y, explained, rows.train_prior, pool, *how)
+    levels = fit_levels(pool(views), y, explained)
+    return replace(posterior, pool=replace(pool, levels=levels))
 
 
 def fit_pool(
@@ -169,37 +172,49 @@ def fit_pool(
     prior: Floats,
     start_from: Pool | None = None,
     device: str | None = None,
+    witnesses: Sequence[int] | None = None,
+    n_independent: float | None = None,
 ) -> tuple[Pool, float]:
     """Weights and offsets of lowest log-loss on the calibration rows, and that loss.
 
     The problem is convex; ``start_from`` is a pool near the minimum. With a torch ``device`` the
     same code runs on that device.
 
+    Weights and offsets have a Gaussian prior of unit variance, so that a few rows do not decide
+    between many sources. Its centre is the log-linear pool in which all witnesses weigh alike, and
+    so do all sources of a witness; ``witnesses`` has their numbers of sources, by default 1 each.
+
     Each label counts as n / (n + 1) of a row plus 1 / (n + 1) spread by the prior (Platt's
-    correction), so that separable calibration rows do not drive the weights to infinity.
+    correction), so that separable calibration rows do not drive the weights to infinity. Here and
+    in the prior, n is ``n_independent``, by default the number of rows.
     """
     n_sources, n_views, n_samples, n_classes = views.shape
+    n = n_samples if n_independent is None else n_independent
     n_weights = n_sources * n_views
     xp, put = _arrays(device)
-    target = np.tile(prior / (n_samples + 1.0), (n_samples, 1))
-    target[np.arange(n_samples), y] += n_samples / (n_samples + 1.0)
+    target = np.tile(prior / (n + 1.0), (n_samples, 1))
+    target[np.arange(n_samples), y] += n / (n + 1.0)
     row_weight = (weight / weight.sum())[:, None]
     target *= row_weight
     free = np.tile([view == "p" for view in VIEWS], n_sources)
-    precision = FREE_PRECISION / n_samples * np.append(free, np.ones(n_classes))
+    precision = np.full(n_weights + n_classes, PRECISION / n)
+    centre = np.zeros(n_weights + n_classes)
+    sizes = np.ones(n_sources, dtype=int) if witnesses is None else np.array(witnesses)
+    centre[:n_weights:n_views] = np.repeat(1 / sizes, sizes) / len(sizes)
     first, last = slice(n_weights), slice(n_weights, None)  # weights, offsets
 
     block = BLOCK if device is None else DEVICE_BLOCK
     # Each block adds n_classes squared numbers to the curvature, so it must not be too small.
     n_together = max(1, block // n_classes, n_classes // 8)
     flat = put(views.reshape(n_weights, n_samples, n_classes))
-    target, row_weight, precision = put(target), put(row_weight), put(precision)
+    target, row_weight = put(target), put(row_weight)
+    precision, middle = put(precision), put(centre)
 
     def loss(theta: Floats) -> tuple[float, Floats, Floats]:
         """Log-loss with its slope and curvature, block by block."""
         theta = put(theta)
-        value = 0.5 * (precision * theta**2).sum()
-        slope, curvature = precision * theta, xp.diag(precision)
+        value = 0.5 * (precision * (theta - middle) ** 2).sum()
+        slope, curvature = precision * (theta - middle), xp.diag(precision)
         for rows in gen_batches(n_samples, n_together):
             v, share = flat[:, rows].reshape(n_weights, -1), row_weight[rows]
             z = (theta[first] @ v).reshape(-1, n_classes) + theta[last]
@@ -223,8 +238,7 @@ def fit_pool(
             return float(value), slope, curvature
         return float(value), slope.cpu().numpy(), curvature.cpu().numpy()
 
-    start = np.zeros(n_weights + n_classes)
-    start[:n_weights:n_views] = 1.0 / n_sources
+    start = centre
     if start_from is not None:
         start = np.append(start_from.weights, start_from.offset)
     bounded = np.append(~free, np.zeros(n_classes, dtype=bool))

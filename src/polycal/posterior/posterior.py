@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,10 +45,10 @@ class Pool:
 class Posterior:
     """The posterior pi, from the probabilities of the parent and of the votes.
 
-    Without a pool, pi is the probability of the votes (as in the paper); without a gamma there are
-    no votes.
+    Without a pool, pi is the probability of the votes (as in the paper).
     """
 
+    # exponent of the votes in units of log n, where there is one; the pool takes several
     gamma: float | None = saved_number(float, optional=True, above=0.0, below=np.inf)
     pool: Pool | None = saved_part()
     train_prior: Floats = saved_array("float64 classes")  # of the labels that vote
@@ -59,8 +59,11 @@ class Posterior:
     def log_proba(
         self, parent: Floats, votes: Floats | None = None, n_jobs: int | None = None
     ) -> Floats:
-        """log pi under ``prior``, shape (n_queries, n_classes)."""
-        sources = [parent] if votes is None else [parent, votes]
+        """log pi under ``prior``, shape (n_queries, n_classes).
+
+        ``parent`` has the same shape, ``votes`` one such array for each source.
+        """
+        sources = [parent] if votes is None else [parent, *votes]
 
         def block(rows: slice) -> Floats:
             return self._log_proba([proba[rows] for proba in sources])
@@ -87,21 +90,38 @@ class Posterior:
         return lift
 
     @property
+    def n_votes(self) -> int:
+        """Number of sources beside the parent."""
+        return 1 if self.pool is None else len(self.pool.weights) - 1
+
+    @property
     def pool_weights(self) -> Floats:
-        """Weights of parent and votes in each view, shape (2, n_views)."""
-        weights = np.zeros((2, len(VIEWS)))
+        """Weights of the parent and of each source of votes in each view."""
         if self.pool is None:
-            weights[1, 0] = 1.0
-        else:
-            weights[: len(self.pool.weights)] = self.pool.weights
-        return weights
+            return np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+        return self.pool.weights
+
+    def odds(
+        self, parent: Floats, votes: Floats | None, witnesses: Sequence[slice], between: Ints
+    ) -> Floats:
+        """What each witness adds to the log odds between two classes, (n_queries, n_witnesses).
+
+        ``between`` has the numbers of the two classes of each row, and a witness is a range of
+        sources. Offsets, confidence levels and a change of the prior make up the rest of the odds.
+        """
+        sources = [parent] if votes is None else [parent, *votes]
+        rows, added = np.arange(len(parent)), []
+        for proba, weights in zip(sources, self.pool_weights, strict=True):
+            views = views_of(proba, self.train_prior, self.n_rows)
+            added.append(weights @ (views[:, rows, between[:, 0]] - views[:, rows, between[:, 1]]))
+        return np.stack([np.sum(added[witness], axis=0) for witness in witnesses], axis=1)
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in a posterior that was read from a file, as messages."""
         if self.pool is None and self.gamma is None:
             yield "a posterior has neither votes nor a pool"
-        n_sources = 1 if self.gamma is None else 2
-        if self.pool is not None and self.pool.weights.shape != (n_sources, len(VIEWS)):
+        weights = None if self.pool is None else self.pool.weights
+        if weights is not None and (len(weights) == 0 or weights.shape[1] != len(VIEWS)):
             yield "the pool has weights for other sources"
 
 

@@ -1,4 +1,4 @@
-"""Votes of the labelled rows: class probabilities with weights K^(gamma log n)."""
+"""Votes of the labelled rows: class probabilities with weights K^e, for some exponents e."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 
-from .._utils.arrays import Floats, Ints
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.saved import saved_array, saved_number, saved_part, unsaved
 from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
@@ -17,9 +17,16 @@ from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes
 from ..kernels import KernelIndex, build_index
 
-# gamma log n is the exponent: with 0.01 the weights are nearly equal, with 20 nearly all weight
-# is on the most similar polytope. The grid is extended by three steps while its best point is at
-# an end.
+# Exponents of the similarity by which labels vote, one source of the pool each: of the parent's
+# modes, and of random hyperplanes, of which two rows always have many in common.
+PARENT_SCALES: Floats = np.array([2.0, 8.0, 32.0])
+HYPERPLANE_SCALES: Floats = np.array([8.0, 32.0, 128.0])
+# Beyond this number of rows, random ones vote by hyperplanes: each query is compared with all.
+MOST_ROWS = 20_000
+
+# With one exponent, it is gamma log n: with 0.01 the weights are nearly equal, with 20 nearly all
+# weight is on the most similar polytope. The grid is extended by three steps while its best point
+# is at an end.
 FIRST_GRID: Floats = 0.01 * 2.0 ** np.arange(12.0)
 STEPS_AT_EDGE = 3
 GAMMA_LIMITS = (1e-4, 1e4)
@@ -71,7 +78,7 @@ class LabelEvidence:
 
 @dataclass(frozen=True)
 class QueryVotes:
-    """pi_y = sum_s K(x, s)^(gamma log n) n_sy / sum over classes: weights between query and modes.
+    """pi_y = sum_s K(x, s)^e n_sy / sum over classes, for each of several exponents e.
 
     With ``evidence.hidden_labels``, K is that of a network's hidden layers.
     """
@@ -79,35 +86,145 @@ class QueryVotes:
     evidence: LabelEvidence = saved_part()
     prior: Floats = saved_array("float64 classes")
     n_samples: int = saved_number(int, above=1, below=2**63)
-    gamma: float | None = saved_number(float, optional=True, above=0.0, below=np.inf, default=None)
+    exponents: Floats = saved_array("float64 scales")
 
-    def on_grid(
-        self,
-        modes: ActivationModes,
-        neighbours: Neighbours,
-        gammas: Floats,
-        execution: Execution,
-    ) -> Floats:
-        """Probabilities for several gammas, shape (n_gammas, n_queries, n_classes)."""
+    def proba_of(self, modes: ActivationModes, execution: Execution) -> Floats:
+        """Probabilities at each exponent, shape (n_exponents, n_queries, n_classes)."""
         index, counts = self.evidence.index, self.evidence.counts
-        sums = index.class_sums(modes, counts, exponents(gammas, self.n_samples), execution)
-        return normalize(sums, self.prior)
-
-    def with_gamma(self, gamma: float, execution: Execution) -> QueryVotes:
-        """Set the chosen gamma."""
-        return replace(self, gamma=gamma)
+        return normalize(index.class_sums(modes, counts, self.exponents, execution), self.prior)
 
     @property
     def searched_labels(self) -> tuple[Floats | None, Floats]:
         """Class counts and exponents of the sums that a search must return for ``proba``."""
-        if self.gamma is None:
-            return None, np.empty(0)
-        return self.evidence.counts, exponents(np.array([self.gamma]), self.n_samples)
+        return self.evidence.counts, self.exponents
 
     def proba(self, neighbours: Neighbours) -> Floats:
-        """Probabilities at the chosen gamma, shape (n_queries, n_classes)."""
+        """``proba_of``, from the sums that a search returned."""
         assert neighbours.class_sums is not None
-        return normalize(neighbours.class_sums[0], self.prior)
+        return normalize(neighbours.class_sums, self.prior)
+
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in votes that were read from a file, as messages."""
+        if len(self.exponents) == 0 or not (self.exponents > 0).all():
+            yield "votes have no exponents"
+
+
+@dataclass(frozen=True)
+class HyperplaneVotes:
+    """Votes of rows by the share of random hyperplanes that have them on the query's side.
+
+    They know nothing of the parent, so they are a second witness beside the labels of the rows
+    that the parent treats alike.
+    """
+
+    bits: Array = saved_array("uint64 hyperplane_rows hyperplane_words")  # mode of each row
+    n_planes: int = saved_number(int, above=0, below=2**31)
+    y: Ints = saved_array("int64 hyperplane_rows")
+    weight: Floats = saved_array("float64 hyperplane_rows")
+    prior: Floats = saved_array("float64 classes")
+    exponents: Floats = saved_array("float64 hyperplane_scales")
+    counts: Floats = unsaved("made from y and weight")
+    index: KernelIndex = unsaved("built from the bits")
+    # place of each row of the fit among the rows here, -1 for a row that has none
+    place: Ints | None = unsaved("needed for a fit alone", default=None)
+
+    @classmethod
+    def build(
+        cls,
+        modes: ActivationModes,
+        y: Ints,
+        weight: Floats,
+        prior: Floats,
+        device: str | None = None,
+        share: float = 1.0,
+    ) -> HyperplaneVotes:
+        """The votes of a random share of these rows."""
+        place = _sampled(len(y), share)
+        kept = np.flatnonzero(place >= 0)
+        modes, y, weight = modes[kept], y[kept], weight[kept]
+        return cls(
+            modes.codes,
+            modes.sizes[0],
+            y,
+            weight,
+            prior,
+            HYPERPLANE_SCALES,
+            _by_class(y, weight, len(prior)),
+            build_index(modes, device),
+            place,
+        )
+
+    @classmethod
+    def restore(cls, **saved: Any) -> HyperplaneVotes:
+        """From a file; what does not fit is left to ``contradictions``."""
+        y, prior = saved["y"], saved["prior"]
+        known = np.clip(y, 0, len(prior) - 1)
+        modes = ActivationModes(saved["bits"], (saved["n_planes"],), packed=True)
+        fits = len(modes) > 0 and next(modes.contradictions(), None) is None
+        if not fits:
+            modes = ActivationModes.from_bits([np.zeros((len(y), 1))])
+        counts = _by_class(known, saved["weight"], len(prior))
+        return cls(counts=counts, index=build_index(modes), **saved)
+
+    def with_labels(
+        self, modes: ActivationModes, y: Ints, weight: Floats, device: str | None
+    ) -> HyperplaneVotes:
+        """Add the labels of more rows, of which as many are kept as of the others."""
+        assert self.place is not None
+        share = len(self.y) / len(self.place)
+        place = _sampled(len(y), share)
+        kept = np.flatnonzero(place >= 0)
+        added = HyperplaneVotes.build(
+            ActivationModes(
+                np.concatenate([self.bits, modes.codes[kept]]), modes.sizes, packed=True
+            ),
+            np.concatenate([self.y, y[kept]]),
+            np.concatenate([self.weight, weight[kept]]),
+            self.prior,
+            device,
+        )
+        place = np.concatenate([self.place, np.where(place >= 0, len(self.y) + place, -1)])
+        return replace(added, place=place)
+
+    def without(self, rows: Ints) -> HyperplaneVotes:
+        """Leave out the labels of the rows of these numbers."""
+        assert self.place is not None
+        stored = self.place[rows]
+        counts = self.counts.copy()
+        counts[stored[stored >= 0]] = 0.0
+        return replace(self, counts=counts)
+
+    def proba_of(self, modes: ActivationModes, execution: Execution) -> Floats:
+        """Probabilities at each exponent, shape (n_exponents, n_queries, n_classes)."""
+        sums = self.index.class_sums(modes, self.counts, self.exponents, execution)
+        return normalize(sums, self.prior)
+
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in votes that were read from a file, as messages."""
+        if len(self.y) == 0 or self.index.modes.sizes != (self.n_planes,):
+            yield "the rows that vote by hyperplanes have other modes"
+        elif self.y.min() < 0 or self.y.max() >= len(self.prior):
+            yield "a row that votes by hyperplanes has no class of the model"
+        if len(self.exponents) == 0 or not (self.exponents > 0).all():
+            yield "votes by hyperplanes have no exponents"
+
+
+def _by_class(y: Ints, weight: Floats, n_classes: int) -> Floats:
+    """The weight of each row in the column of its class."""
+    counts = np.zeros((len(y), n_classes))
+    counts[np.arange(len(y)), y] = weight
+    return counts
+
+
+def _sampled(n_rows: int, share: float) -> Ints:
+    """Place of each row among those of a random share of the rows; -1 for the others."""
+    place = np.full(n_rows, -1)
+    kept = np.arange(n_rows)
+    if share < 1.0:
+        n_kept = max(1, round(share * n_rows))
+        kept = np.sort(np.random.default_rng(0).permutation(n_rows)[:n_kept])
+    place[kept] = np.arange(len(kept))
+    return place
 
 
 @dataclass(frozen=True)
@@ -123,13 +240,7 @@ class PolytopeVotes:
     # R_ry at the chosen gamma
     ratios: Floats | None = saved_array("float64 polytopes classes", optional=True)
 
-    def on_grid(
-        self,
-        modes: ActivationModes,
-        neighbours: Neighbours,
-        gammas: Floats,
-        execution: Execution,
-    ) -> Floats:
+    def on_grid(self, neighbours: Neighbours, gammas: Floats, execution: Execution) -> Floats:
         """Probabilities for several gammas, shape (n_gammas, n_queries, n_classes)."""
         nearest = neighbours.index[:, 0]
         # In one pass, as many gammas as have room for their ratios in memory.
@@ -151,9 +262,9 @@ class PolytopeVotes:
         return None, np.empty(0)
 
     def proba(self, neighbours: Neighbours) -> Floats:
-        """Probabilities at the chosen gamma, shape (n_queries, n_classes)."""
+        """Probabilities at the chosen gamma, shape (1, n_queries, n_classes)."""
         assert self.ratios is not None
-        return normalize(self.prior * self.ratios[neighbours.index[:, 0]], self.prior)
+        return normalize(self.prior * self.ratios[None, neighbours.index[:, 0]], self.prior)
 
     def _ratios(self, gammas: Floats, execution: Execution) -> Floats:
         evidence, powers = self.evidence, exponents(gammas, self.n_samples)

@@ -131,11 +131,21 @@ def model_facts(model: BaseCalibrator) -> dict[str, str]:
         "guarantee": model.model_.guarantee,
         "caution": f"{model.caution_:.2%}",
         "log floor": f"{model.log_floor_:.4g}",
+        "witnesses": ", ".join(
+            f"{name} {weight:.2f}" for name, weight in witness_weights(model).items()
+        ),
         "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
         "class priors": ", ".join(
             f"{c}: {p:.3g}" for c, p in zip(model.classes_, model.priors_, strict=True)
         ),
     }
+
+
+def witness_weights(model: BaseCalibrator) -> dict[str, float]:
+    """Weight of each witness in the pool: the sum of its weights of log p and -log(1 - p)."""
+    weights = model.pool_weights_[:, :2].sum(axis=1)
+    parts = model.model_.witnesses
+    return {name: float(weights[sources].sum()) for name, sources in parts.items()}
 
 
 def _describe_rows(

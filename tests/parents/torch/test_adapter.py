@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
+from polycal import GeodesicCalibrator, report
 from tests.toys.readings import K, N, assert_modes, assert_same
 
 torch = pytest.importorskip("torch")
@@ -25,6 +26,7 @@ from tests.toys.torch_nets import (  # noqa: E402
     by_hand,
     mlp,
     read,
+    smooth,
 )
 
 pytestmark = MARKS
@@ -59,6 +61,40 @@ def test_a_bound_belongs_to_the_upper_piece():
     net = nn.Sequential(nn.Hardtanh(-1, 1), nn.Linear(1, 2))
     bits = next(read(net, [[-1.0], [-0.5], [1.0], [2.0]]).modes.groups())
     np.testing.assert_array_equal(bits, [[0, 0], [1, 0], [1, 1], [1, 1]])
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        *(nn.GELU(), nn.GELU("tanh"), nn.SiLU(), nn.Mish(), nn.Hardswish(), nn.ELU(), nn.CELU()),
+        *(nn.SELU(), nn.Softplus(), nn.Tanh(), nn.Sigmoid()),
+    ],
+    ids=str,
+)
+def test_a_smooth_unit_is_on_where_its_input_is_positive(X, activation):
+    net = mlp(activation, copy.deepcopy(activation))
+    before, logits = by_hand(net, X)
+    assert_modes(read(net, X), [b > 0 for b in before], softmax(logits, axis=1))
+
+
+def test_smooth_activations_beside_others_are_left_out(X):
+    """A final Sigmoid, or a gate, is no unit where there are linear pieces."""
+    net = mlp(nn.ReLU(), out=1)
+    read_with = TorchParent(nn.Sequential(*net, nn.Sigmoid()), output="probabilities")
+    assert_same(read(read_with, X), read(net, X))
+    mixed = mlp(nn.Tanh(), nn.ReLU6(), nn.GELU())
+    before, _ = by_hand(mixed, X)
+    groups = list(read(mixed, X).modes.groups())
+    assert len(groups) == 2
+    expected = np.concatenate([before[1] > 0, before[1] >= 6], axis=1)
+    np.testing.assert_array_equal(groups[0], expected)
+
+
+def test_smooth_activations_can_be_named(X):
+    net = mlp(nn.Tanh(), nn.ReLU())
+    before, logits = by_hand(net, X)
+    named = read(TorchParent(net, layers=["1", "3"]), X)
+    assert_modes(named, [b > 0 for b in before], softmax(logits, axis=1))
 
 
 def test_named_linear_layers_equal_relu_modules(X):
@@ -179,6 +215,36 @@ def test_energy_of_a_normalised_embedding(X):
         assert read(TorchParent(net, **{"encoder": "encoder", **other}), X).energy is None
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_linear_head_has_no_modes_of_its_own(X, normalize):
+    net = nn.Sequential(mlp(nn.ReLU(), out=4), nn.Linear(4, K)).double()
+    with torch.no_grad():
+        embedding = net[0](torch.as_tensor(X).double()).numpy()
+        logits = net(torch.as_tensor(X).double()).numpy()
+    if normalize:
+        embedding /= np.linalg.norm(embedding, axis=1, keepdims=True)
+    for parent in [
+        TorchParent(net, encoder="0", normalize=normalize),
+        TorchParent(net, encoder="0", head="1", normalize=normalize, batch_size=9),
+        TorchParent(encoder=net[0], head=net[1], normalize=normalize),
+    ]:
+        reading = read(parent, X)
+        assert reading.modes.are_absent
+        assert len(reading.modes) == N
+        np.testing.assert_allclose(reading.features, embedding, atol=1e-12)
+        np.testing.assert_allclose(reading.proba, softmax(logits, axis=1), atol=1e-12)
+        assert (reading.energy is not None) == normalize
+
+
+def test_a_head_with_smooth_activations_is_read(X):
+    net = nn.Sequential(mlp(nn.ReLU(), out=5), smooth())
+    with torch.no_grad():
+        before = net[1][0](net[0](torch.as_tensor(X))).numpy()
+    reading = read(TorchParent(net, encoder="0"), X)
+    np.testing.assert_array_equal(next(reading.modes.groups()), before > 0)
+    assert reading.modes.sizes == (4, K)
+
+
 def test_an_embedding_of_zeros_stays(X):
     net = TwoParts()
     with torch.no_grad():
@@ -203,3 +269,101 @@ def test_kernels_run_on_the_gpu_of_the_parent():
     assert Adapter.find(TorchParent(net)).gpu is None
     assert Adapter.find(TorchParent(net, device="cuda:1")).gpu == "cuda:1"
     assert Adapter.find(net).gpu is None
+
+
+# ---------------------------------------------------------------- from fit to report
+
+
+class Transformer(nn.Module):
+    """One token for each feature, one block with GELU, the mean of the tokens."""
+
+    def __init__(self, n_features=5, width=8):
+        super().__init__()
+        self.token, self.place = nn.Linear(1, width), nn.Parameter(torch.randn(n_features, width))
+        settings = {"dropout": 0.0, "activation": nn.GELU(), "batch_first": True}
+        self.block = nn.TransformerEncoderLayer(width, 2, 16, **settings)
+        self.out = nn.Linear(width, 2)
+
+    def embed(self, x):
+        return self.block(self.token(x[:, :, None]) + self.place).mean(dim=1)
+
+    def forward(self, x):
+        return self.out(self.embed(x))
+
+
+def trained(net, X, y, steps=60):
+    step = torch.optim.Adam(net.parameters(), lr=0.01)
+    X, y = torch.as_tensor(X), torch.as_tensor(y)
+    for _ in range(steps):
+        step.zero_grad()
+        nn.functional.cross_entropy(net(X), y).backward()
+        step.step()
+    return net.eval()
+
+
+def test_a_transformer_from_fit_to_report(blobs, tmp_path):
+    X, y = blobs[0].astype(np.float32), blobs[1]
+    net = trained(Transformer(), X[:300], y[:300])
+    inputs = []
+    handle = net.block.linear1.register_forward_hook(lambda m, args, output: inputs.append(output))
+    with torch.no_grad():
+        net(torch.as_tensor(X[:40]))
+    handle.remove()
+    reading = read(net, X[:40])
+    assert reading.modes.sizes == (5 * 16, 2)
+    expected = inputs[0].reshape(40, -1).numpy() > 0
+    assert np.mean(next(reading.modes.groups()) != expected) < 1e-3
+
+    model = GeodesicCalibrator(net, random_state=0)
+    model.fit(X[:300], y[:300], X_cal=X[300:450], y_cal=y[300:450])
+    P = model.predict_proba(X[450:])
+    assert model.score(X[450:], y[450:]) > 0.85
+    assert -np.log(P[np.arange(150), y[450:]]).mean() < 0.35
+    far = np.float32(1e5) * X[:20]
+    np.testing.assert_array_equal(model.predict_proba(far), np.tile(model.priors_, (20, 1)))
+    why = model.explain(np.concatenate([X[450:], far]))
+    assert np.mean(why.verdict[:150] == "out") < 0.05
+    np.testing.assert_array_equal(why.verdict[150:], "out")
+    assert why.witnesses == ["parent", "kernel", "hyperplanes"]
+    path = report(model, X[450:], y[450:], far, tmp_path / "report.html")
+    assert "<html" in path.read_text("utf-8")[:200].lower()
+
+
+class Spread(nn.Module):
+    """An encoder whose embeddings are the rows themselves, so that directions are known."""
+
+    def forward(self, x):
+        return 1.0 * x
+
+
+def directions(n, seed=0, spread=0.15):
+    """Rows around two of six axes, a class each."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    return (4 * np.eye(6)[y] + 4 * spread * rng.normal(size=(n, 6))).astype(np.float32), y
+
+
+def test_a_linear_head_on_an_encoder_from_fit_to_report(tmp_path):
+    X, y = directions(300)
+    X_cal, y_cal = directions(150, seed=1)
+    X_new, y_new = directions(150, seed=2)
+    parent = TorchParent(encoder=Spread(), head=trained(nn.Linear(6, 2), X, y))
+    model = GeodesicCalibrator(parent, random_state=0).fit(X, y, X_cal=X_cal, y_cal=y_cal)
+    assert model.model_.reference.planes.unit.tolist() == [1.0] * 6  # one unit for all numbers
+    assert model.score(X_new, y_new) > 0.97
+    assert (model.in_distribution(X_new) > 0.5).mean() > 0.9
+    # Directions that no row has, with the same length.
+    other = 4 * np.repeat(np.eye(6, dtype=np.float32)[2:], 5, axis=0)
+    assert (model.in_distribution(other) < 0.05).all()
+    np.testing.assert_array_equal(model.explain(other).verdict, "out")
+    # The same directions with almost no length: the energy of the logits is low.
+    dim = np.float32(1e-3) * X_new
+    assert (model.in_distribution(dim) < model.in_distribution(X_new)).all()
+    assert model.score_samples(dim).mean() < model.score_samples(X_new).mean() - 1
+    K = model.similarity(X_new[:10], X_new[10:30])
+    planes = model.model_.reference.planes
+    unit = X_new[:30] / np.linalg.norm(X_new[:30].astype(float), axis=1, keepdims=True)
+    sides = planes.projected(unit) > planes.offsets
+    np.testing.assert_allclose(K, (sides[:10, None] == sides[None, 10:]).mean(axis=2), atol=2e-3)
+    path = report(model, X_new, y_new, other, tmp_path / "report.html")
+    assert "<html" in path.read_text("utf-8")[:200].lower()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ from tests.toys.readings import D, K, N, assert_same
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402
 
+from polycal import GeodesicCalibrator  # noqa: E402
 from polycal.parents.torch.parent import TorchParent  # noqa: E402
 from tests.toys.torch_nets import MARKS, Map, mlp, read  # noqa: E402
 
@@ -144,12 +147,129 @@ def test_whole_numbers_stay_whole_for_an_embedding():
         (np.float64(1.0), ValueError, "a single number"),
         ([["a"] * D], TypeError, "X must be an array of numbers"),
         ([{"x": torch.zeros(D)}], TypeError, "X must be an array of numbers"),
-        (DataLoader([{"x": torch.zeros(D)}]), TypeError, "a batch must be a tensor.*got dict"),
+        (DataLoader([{"x": "word"}]), TypeError, "must hold tensors by the names.*'x': 'list'"),
+        (DataLoader([{"labels": 1}]), TypeError, "must hold tensors by the names.*collate_fn"),
+        (DataLoader([{"x": torch.zeros(D)}]), TypeError, "unexpected keyword argument 'x'"),
+        (DataLoader([[["word"]]]), TypeError, "a batch must be a tensor or .tensor, labels"),
     ],
 )
 def test_wrong_input(rows, error, message):
     with pytest.raises(error, match=message):
         read(mlp(nn.ReLU()), rows)
+
+
+class Words(nn.Module):
+    """What a language model looks like: named inputs, and an object that holds the logits."""
+
+    def __init__(self, returned=SimpleNamespace):
+        super().__init__()
+        self.words, self.act, self.out = nn.Embedding(10, 6), nn.GELU(), nn.Linear(6, K)
+        self.returned = returned
+
+    def forward(self, input_ids, attention_mask=None):
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        mean = (self.words(input_ids) * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+        return self.returned(loss=None, logits=self.out(self.act(mean)), hidden_states=mean)
+
+
+class Sentences(Dataset):
+    def __init__(self, words, mask, y=None, key="labels"):
+        self.words, self.mask, self.y, self.key = words, mask, y, key
+
+    def __len__(self):
+        return len(self.words)
+
+    def __getitem__(self, i):
+        row = {"input_ids": self.words[i], "attention_mask": self.mask[i]}
+        return row if self.y is None else {**row, self.key: self.y[i]}
+
+
+def sentences(n=N):
+    rng = np.random.default_rng(0)
+    words, mask = rng.integers(0, 10, size=(n, 4)), np.ones((n, 4), dtype=np.int64)
+    mask[::3, 3] = 0
+    return words, mask
+
+
+@pytest.mark.parametrize("key", ["labels", "label"])
+def test_batches_by_name_and_logits_in_an_object(y, key):
+    words, mask = sentences()
+    net = Words()
+    with torch.no_grad():
+        found = net(torch.as_tensor(words), torch.as_tensor(mask))
+    data = Sentences(words, mask, y, key)
+    for rows in (data, DataLoader(data, batch_size=9)):
+        reading = read(net, rows)
+        np.testing.assert_array_equal(reading.labels, y)
+        np.testing.assert_array_equal(reading.features, words)  # the first that is named
+        np.testing.assert_array_equal(next(reading.modes.groups()), found.hidden_states > 0)
+        np.testing.assert_allclose(reading.proba, found.logits.softmax(1), atol=1e-6)
+    assert read(net, Sentences(words, mask)).labels is None
+    assert_same(read(net, words), read(net, Sentences(words, np.ones_like(mask))))
+
+
+def test_named_inputs_through_an_encoder(y):
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(10, 6)
+
+        def forward(self, input_ids, attention_mask):
+            hidden = self.words(input_ids) * attention_mask[:, :, None]
+            return SimpleNamespace(last_hidden_state=hidden, pooler_output=hidden.mean(1))
+
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.out = Encoder(), nn.Linear(6, K)
+
+        def forward(self, input_ids, attention_mask):
+            pooled = self.encoder(input_ids, attention_mask).pooler_output
+            return SimpleNamespace(logits=self.out(pooled))
+
+    words, mask = sentences()
+    net, data = Classifier(), Sentences(words, mask, y)
+    with torch.no_grad():
+        pooled = net.encoder(torch.as_tensor(words), torch.as_tensor(mask)).pooler_output.numpy()
+    parent = TorchParent(net, encoder="encoder", normalize=False, batch_size=16)
+    reading = read(parent, data)
+    assert reading.modes.are_absent  # its head is linear
+    np.testing.assert_allclose(reading.features, pooled, atol=1e-6)
+    np.testing.assert_array_equal(reading.labels, y)
+    E, labels = parent.embed(data, return_labels=True)
+    np.testing.assert_allclose(E, pooled, atol=1e-6)
+    np.testing.assert_array_equal(labels, y)
+
+
+def test_named_inputs_from_fit_to_predict_proba():
+    words, mask = sentences(300)
+    y = (words < 5).sum(axis=1) % 3
+    model = GeodesicCalibrator(Words(), random_state=0)
+    model.fit(
+        Sentences(words[:200], mask[:200], y[:200]),
+        X_cal=Sentences(words[200:], mask[200:], y[200:]),
+    )
+    P = model.predict_proba(Sentences(words, mask))
+    np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-9)
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    np.testing.assert_array_equal(
+        P, model.predict_proba(DataLoader(Sentences(words, mask, y), 300))
+    )
+
+
+def test_named_inputs_that_are_not_finite():
+    row = {"x": torch.full((D,), torch.nan)}
+
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = mlp(nn.ReLU())
+
+        def forward(self, x):
+            return self.net(x)
+
+    with pytest.raises(ValueError, match="X must be finite as torch.float32"):
+        read(Named(), DataLoader([row, row]))
 
 
 def test_progress_bar(X, capsys):

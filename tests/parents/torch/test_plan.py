@@ -30,7 +30,7 @@ def test_wrapped_modules_are_read_inside(X):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (linear, r"no ReLU-type activation .* in the module \(Sequential\).*layers=\["),
+        (linear, r"no activation module .* in the module \(Sequential\).*layers=\[.*encoder="),
         (
             lambda: torch.jit.trace(mlp(nn.ReLU()), torch.zeros(2, D)),
             "torch.jit.ScriptModule.*Pass",
@@ -42,8 +42,7 @@ def test_wrapped_modules_are_read_inside(X):
         (lambda: TorchParent(TwoParts(), encoder="body"), "encoder names 'body'.*'encoder.0'"),
         (lambda: TorchParent(TwoParts(), encoder=mlp(nn.ReLU())), "encoder must be a submodule"),
         (lambda: TorchParent(TwoParts(), encoder="encoder", head="encoder.0"), "two separate"),
-        (lambda: TorchParent(TwoParts(), encoder="encoder", head="head.1"), "in the head"),
-        (lambda: TorchParent(mlp(nn.ReLU()), encoder="1"), "outside its encoder"),
+        (lambda: TorchParent(mlp(nn.ReLU()), encoder=""), "encoder names ''"),
         (
             lambda: TorchParent(TwoParts(), encoder="encoder", head="head", layers=["head.0"]),
             "head and layers both",
@@ -69,6 +68,21 @@ def test_a_scripted_encoder_is_fine(X):
     traced = torch.jit.trace(net.encoder, torch.as_tensor(X))
     expected = read(TorchParent(net, encoder="encoder"), X)
     assert_same(read(TorchParent(encoder=traced, head=net.head), X), expected)
+
+
+def test_an_encoder_that_is_everything_is_refused():
+    net = mlp(nn.ReLU())
+    problem = TorchAdapter(TorchParent(net, encoder=net)).problem()
+    assert "encoder is the whole module; expected the part of it" in problem
+
+
+def test_a_part_without_activations_is_read_by_hyperplanes(X):
+    for parent in (
+        TorchParent(TwoParts(), encoder="encoder", head="head.1"),
+        TorchParent(mlp(nn.ReLU()), encoder="1"),
+    ):
+        assert TorchAdapter(parent).problem() is None
+        assert read(parent, X).modes.are_absent
 
 
 def test_a_module_that_can_be_read():

@@ -22,7 +22,7 @@ from .plan import full_model, make_plan
 
 
 class TorchAdapter(Adapter):
-    family = "a PyTorch module with ReLU-type activations, or TorchParent(module)"
+    family = "a PyTorch module with ReLU-type or smooth activations, or TorchParent(module)"
     handles = (("torch", "Module"), ("polycal", "TorchParent"))
     pretrained = True
     needs_codes = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy as np
 from ..._utils.arrays import Array
 from ..._utils.optional import optional
 from ..base import is_a
+
+# Names of the labels in a batch that is a dict.
+LABEL_KEYS = ("labels", "label")
 
 
 def iterate(X: Any, batch_size: int) -> tuple[int | None, Iterable[Any]]:
@@ -60,8 +63,21 @@ def _as_array(X: Any) -> Array:
 
 
 def split_batch(batch: Any) -> tuple[Any, Array | None]:
-    """Input and labels of a batch: ``x``, ``(x,)`` or ``(x, label, ...)``."""
+    """Input and labels of a batch: ``x``, ``(x,)``, ``(x, label, ...)`` or a dict of tensors.
+
+    In a dict, the labels are called "labels" or "label", and all else goes to the module by name.
+    """
     label = None
+    if isinstance(batch, Mapping):
+        inputs = {key: value for key, value in batch.items() if key not in LABEL_KEYS}
+        label = next((batch[key] for key in LABEL_KEYS if batch.get(key) is not None), None)
+        if not inputs or not all(is_a(value, "torch", "Tensor") for value in inputs.values()):
+            raise TypeError(
+                "a batch that is a dict must hold tensors by the names that the module takes; got "
+                f"{ {key: describe(value) for key, value in batch.items()} }. Use a collate_fn "
+                "that makes it so."
+            )
+        return inputs, _labels(label, len(next(iter(inputs.values()))))
     if isinstance(batch, (tuple, list)):
         label = batch[1] if len(batch) > 1 else None
         batch = batch[0] if batch else None
@@ -70,15 +86,20 @@ def split_batch(batch: Any) -> tuple[Any, Array | None]:
             f"a batch must be a tensor or (tensor, labels); got {describe(batch)}. "
             "Use a collate_fn that makes it so, and a module that takes one tensor."
         )
+    return batch, _labels(label, len(batch))
+
+
+def _labels(label: Any, n_rows: int) -> Array | None:
     if label is None:
-        return batch, None
+        return None
     label = label.detach().cpu().numpy() if is_a(label, "torch", "Tensor") else np.asarray(label)
-    if label.size != len(batch):
+    if label.size != n_rows:
         raise ValueError(
-            f"labels must be one for each of the {len(batch)} rows of a batch; got shape "
+            f"labels must be one for each of the {n_rows} rows of a batch; got shape "
             f"{label.shape}. Give class numbers, not one-hot rows."
         )
-    return batch, label.reshape(-1)
+    labels: Array = label.reshape(-1)
+    return labels
 
 
 def describe(value: Any) -> str:

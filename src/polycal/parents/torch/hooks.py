@@ -11,7 +11,7 @@ import numpy as np
 from ..._utils.arrays import Array
 from ..base import is_a
 from ..networks import RELU, Bounds, ReadingBuilder, piece_bits
-from .inference import to_array
+from .inference import only_tensor, to_array
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,15 @@ class RecordedModule:
     module: Any
     #: The user named it, so a forward pass that never calls it is an error.
     required: bool = False
+
+
+# Activations without linear pieces. The unit of one is on where its input is positive.
+SMOOTH = ("GELU", "SiLU", "Mish", "Hardswish", "ELU", "CELU", "SELU", "Softplus", "Tanh", "Sigmoid")
+
+
+def is_smooth(module: Any) -> bool:
+    """Whether a torch module is an activation without linear pieces."""
+    return is_a(module, "torch", *SMOOTH)
 
 
 def relu_bounds(module: Any) -> Bounds | None:
@@ -125,7 +134,7 @@ class Recorder:
         self._after(module, lambda y: add(-step))
 
     def _record(self, recorded: RecordedModule) -> None:
-        bounds = relu_bounds(recorded.module)
+        bounds = RELU if is_smooth(recorded.module) else relu_bounds(recorded.module)
 
         def record(x: Any) -> None:
             if self._paused:
@@ -141,6 +150,7 @@ class Recorder:
 
     def _record_features(self, x: Any) -> None:
         name = "the input of the network" if self._encoder is None else "the encoder's output"
+        x = only_tensor(x, "pooler_output")
         _check_tensor(x, name)
         # A copy: the network may overwrite its own input.
         self._features.append(to_array(x.detach().to("cpu", copy=True)).reshape(len(x), -1))
@@ -153,7 +163,7 @@ class Recorder:
     def _end_batch(self) -> None:
         names = [recorded.name for recorded in self._recorded]
         missed = [r.name for r in self._recorded if r.required and r not in self._called]
-        if missed or not self._called:
+        if missed or (names and not self._called):
             raise ValueError(
                 f"the forward pass never calls {missed or names}. "
                 "Name layers that it calls, with layers=[...]."

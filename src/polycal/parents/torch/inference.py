@@ -69,32 +69,57 @@ def forward(
 
     ``name`` and ``output`` say in error messages what is called and what it should return.
     """
-    dtypes = (p.dtype for p in model.parameters() if p.is_floating_point())
-    dtype = next(dtypes, inputs.dtype) if inputs.is_floating_point() else inputs.dtype
-    # A copy: a first layer that works in place would write into the user's data.
-    inputs = inputs.detach().to(device=device, dtype=dtype, copy=True)
-    if inputs.is_floating_point() and not inputs.isfinite().all():
-        raise ValueError(
-            f"X must be finite as {dtype}; got NaN, infinity or a number beyond its range. "
-            "Impute, scale or clip it."
-        )
-    try:
-        returned = model(inputs)
-    except RuntimeError as error:
-        if not inputs.is_floating_point():
-            error.add_note(f"X holds {dtype}. If the network takes floats, use X.astype(float).")
-        raise
+    floats = [p.dtype for p in model.parameters() if p.is_floating_point()]
+
+    def moved(tensor: Any) -> Any:
+        dtype = floats[0] if floats and tensor.is_floating_point() else tensor.dtype
+        # A copy: a first layer that works in place would write into the user's data.
+        tensor = tensor.detach().to(device=device, dtype=dtype, copy=True)
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise ValueError(
+                f"X must be finite as {dtype}; got NaN, infinity or a number beyond its range. "
+                "Impute, scale or clip it."
+            )
+        return tensor
+
+    if isinstance(inputs, dict):
+        returned = model(**{key: moved(tensor) for key, tensor in inputs.items()})
+    else:
+        inputs = moved(inputs)
+        try:
+            returned = model(inputs)
+        except RuntimeError as error:
+            if not inputs.is_floating_point():
+                error.add_note(
+                    f"X holds {inputs.dtype}. If the network takes floats, use X.astype(float)."
+                )
+            raise
+    returned = only_tensor(returned, "logits", "pooler_output")
+    n_rows = n_inputs(inputs)
     if not is_a(returned, "torch", "Tensor"):
         raise TypeError(
             f"{name} must return one tensor of {output}; got {describe(returned)}. "
             "Wrap it in a module that returns only that."
         )
-    if returned.ndim == 0 or len(returned) != len(inputs):
+    if returned.ndim == 0 or len(returned) != n_rows:
         raise ValueError(
-            f"{name} must return one row for each of the {len(inputs)} rows; got shape "
+            f"{name} must return one row for each of the {n_rows} rows; got shape "
             f"{tuple(returned.shape)}."
         )
     return to_array(returned)
+
+
+def only_tensor(returned: Any, *names: str) -> Any:
+    """The first of these attributes that an object has, or the object itself."""
+    if is_a(returned, "torch", "Tensor"):
+        return returned
+    found = (getattr(returned, name, None) for name in names)
+    return next((tensor for tensor in found if tensor is not None), returned)
+
+
+def n_inputs(inputs: Any) -> int:
+    """Number of rows of a batch: a tensor, or a dict of tensors."""
+    return len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs)
 
 
 def to_array(tensor: Any) -> Array:

@@ -10,7 +10,7 @@ from tqdm.auto import tqdm
 
 from ..._utils.optional import optional
 from .data import describe, in_order, iterate, split_batch
-from .inference import forward, inference
+from .inference import forward, inference, n_inputs
 from .plan import find_part, full_model
 
 
@@ -114,7 +114,7 @@ class TorchParent(BaseEstimator):
             for batch in batches:
                 inputs, label = split_batch(batch)
                 found.append(forward(encoder, inputs, device, "the encoder", "embeddings"))
-                bar.update(len(inputs))
+                bar.update(n_inputs(inputs))
                 if label is not None:
                     labels.append(label)
         if not found:

@@ -13,16 +13,16 @@ from ..._utils.optional import optional
 from ..base import is_a
 from ..networks import check_output
 from .data import describe
-from .hooks import RecordedModule, relu_bounds
+from .hooks import RecordedModule, is_smooth, relu_bounds
 from .inference import unwrap
 
 if TYPE_CHECKING:
     from .parent import TorchParent
 
 NO_ACTIVATION = (
-    "no ReLU-type activation (ReLU, ReLU6, LeakyReLU, PReLU, Hardtanh) in {where}. Put nn.ReLU "
-    "modules in place of F.relu, or name the layers before it with layers=[...], or give an "
-    "encoder and a head that has a ReLU"
+    "no activation module (such as nn.ReLU or nn.GELU) in the module ({where}). Put nn.ReLU "
+    "modules in place of F.relu, or name the layers before it with layers=[...], or give the part "
+    "that makes embeddings as encoder="
 )
 # Names of submodules that an error message lists at most.
 MAX_NAMES = 12
@@ -51,7 +51,7 @@ def make_plan(parent: TorchParent) -> Plan:
                 "head is given without an encoder; expected both. Give encoder=, or name the "
                 "layers to read with layers=[...]."
             )
-        return Plan(model, listed_modules(model, parent.layers) or relu_modules(model))
+        return Plan(model, listed_modules(model, parent.layers) or activations_of(model))
 
     encoder = find_part(model, parent.encoder, "encoder")
     head = None if parent.head is None else find_part(model, parent.head, "head")
@@ -68,19 +68,20 @@ def make_plan(parent: TorchParent) -> Plan:
                 "encoder and head must be two separate submodules; got one inside the other. "
                 "Give as head what comes after the encoder."
             )
-        return Plan(model, relu_modules(head, "the head"), encoder, within=head)
+        return Plan(model, recorded_of(head.named_modules()), encoder, within=head)
     encoder_names = [name for name, module in _all_names(model) if module is encoder]
-    found = [
-        RecordedModule(name, module)
+    if encoder is model:
+        raise ValueError(
+            "encoder is the whole module; expected the part of it whose output is the embedding."
+        )
+    outside = [
+        (name, module)
         for name, module in _all_names(model)
-        if relu_bounds(module)
-        and not any(f"{name}.".startswith(f"{part}.") for part in encoder_names)
+        if not any(f"{name}.".startswith(f"{part}.") for part in encoder_names)
     ]
-    if not found or encoder is model:
-        raise ValueError(NO_ACTIVATION.format(where="the module outside its encoder") + ".")
     # One module may have two names; it is recorded once.
-    unique = list({id(recorded.module): recorded for recorded in reversed(found)}.values())[::-1]
-    return Plan(model, unique, encoder, outside=encoder)
+    found = list({id(r.module): r for r in reversed(recorded_of(outside))}.values())[::-1]
+    return Plan(model, found, encoder, outside=encoder)
 
 
 def full_model(parent: TorchParent) -> Any:
@@ -113,16 +114,23 @@ def full_model(parent: TorchParent) -> Any:
     return torch.nn.Sequential(OrderedDict((name, unwrap(part)) for name, part in parts.items()))
 
 
-def relu_modules(model: Any, where: str = "the module") -> list[RecordedModule]:
-    """All ReLU-type submodules; an error when there is none."""
-    found = [
-        RecordedModule(name, module)
-        for name, module in model.named_modules()
-        if relu_bounds(module)
-    ]
+def activations_of(model: Any) -> list[RecordedModule]:
+    """All ReLU-type submodules; without any, the smooth ones; an error without those."""
+    found = recorded_of(model.named_modules())
     if not found:
-        raise ValueError(NO_ACTIVATION.format(where=f"{where} ({type(model).__name__})") + ".")
+        raise ValueError(NO_ACTIVATION.format(where=type(model).__name__) + ".")
     return found
+
+
+def recorded_of(modules: Iterable[tuple[str, Any]]) -> list[RecordedModule]:
+    """Those among some modules that are recorded where the user names none.
+
+    ReLU-type ones, or else smooth ones. A head that has none, such as a linear one, is read by
+    hyperplanes among the encoder's embeddings.
+    """
+    named = list(modules)
+    sharp = [RecordedModule(name, module) for name, module in named if relu_bounds(module)]
+    return sharp or [RecordedModule(name, module) for name, module in named if is_smooth(module)]
 
 
 def listed_modules(model: Any, layers: Any) -> list[RecordedModule]:
