@@ -8,7 +8,7 @@ them.
 """
 
 # %%
-# The parent may be any ReLU ``MLPClassifier``, also at the end of a Pipeline. Trained PyTorch and
+# The parent may be any ``MLPClassifier``, also at the end of a Pipeline. Trained PyTorch and
 # Keras models go in alike: see the recipes.
 
 import matplotlib.pyplot as plt

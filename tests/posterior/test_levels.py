@@ -37,7 +37,7 @@ def test_confidence_levels_by_hand():
     levels = fit_levels(np.log(P), y, np.ones(8))
     assert_allclose(levels.value, [(2 + 60) / 104, (4 + 90) / 104])
     assert_allclose(levels.edge, [0.75])
-    expected = [0.2 * 0.7 + 0.8 * 62 / 104, 0.2 * 0.8 + 0.8 * 94 / 104]
+    expected = [0.1 * 0.7 + 0.9 * 62 / 104, 0.1 * 0.8 + 0.9 * 94 / 104]
     assert_allclose(levels.target(np.array([0.7, 0.8])), expected)
 
 

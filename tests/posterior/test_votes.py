@@ -116,10 +116,11 @@ def test_more_rows_vote_by_hyperplanes():
     more, more_y, more_weight = hyperplane_rows(40, seed=2)
     asked, _, _ = hyperplane_rows(25, seed=1)
     votes = HyperplaneVotes.build(modes, y, weight, PRIOR)
-    votes = votes.with_labels(more, more_y, more_weight, None)
+    votes = votes.with_labels(more, more_y, more_weight)
     every = modes.append(more), np.r_[y, more_y], np.r_[weight, more_weight]
     assert_allclose(votes.proba_of(asked, Execution()), votes_by_hand(asked, *every), rtol=1e-9)
-    assert_array_equal(votes.place, np.arange(130))
+    assert_array_equal(votes.y[votes.place], np.r_[y, more_y])
+    assert_array_equal(votes.bits[votes.place], modes.append(more).codes)
 
 
 @pytest.mark.parametrize("rows", [[], [3], [0, 89, 90, 129], range(90, 130)], ids=str)
@@ -129,7 +130,7 @@ def test_votes_by_hyperplanes_without_some_rows(rows):
     more, more_y, more_weight = hyperplane_rows(40, seed=2)
     asked, _, _ = hyperplane_rows(25, seed=1)
     votes = HyperplaneVotes.build(modes, y, weight, PRIOR)
-    votes = votes.with_labels(more, more_y, more_weight, None)
+    votes = votes.with_labels(more, more_y, more_weight)
     before = votes.proba_of(asked, Execution())
     rest = np.setdiff1d(np.arange(130), rows)
     left = modes.append(more)[rest], np.r_[y, more_y][rest], np.r_[weight, more_weight][rest]
@@ -151,20 +152,20 @@ def test_a_share_of_the_rows_votes_by_hyperplanes(share, n_kept, n_added):
     votes = HyperplaneVotes.build(modes, y, weight, PRIOR, share=share)
     kept = np.flatnonzero(votes.place >= 0)
     assert len(kept) == len(votes.y) == n_kept
-    assert_array_equal(votes.place[kept], np.arange(n_kept))
+    assert_array_equal(np.sort(votes.place[kept]), np.arange(n_kept))
     asked, _, _ = hyperplane_rows(25, seed=1)
     chosen = modes[kept], y[kept], weight[kept]
     assert_allclose(votes.proba_of(asked, Execution()), votes_by_hand(asked, *chosen), rtol=1e-9)
 
     more, more_y, more_weight = hyperplane_rows(80, seed=2)
-    votes = votes.with_labels(more, more_y, more_weight, None)
+    votes = votes.with_labels(more, more_y, more_weight)
     every = np.flatnonzero(votes.place >= 0)
     assert len(every) == len(votes.y) == n_kept + n_added  # the same share
     assert_array_equal(every[:n_kept], kept)
     joined = modes.append(more), np.r_[y, more_y], np.r_[weight, more_weight]
-    assert_array_equal(votes.bits, joined[0].codes[every])
-    assert_array_equal(votes.y, joined[1][every])
-    assert_array_equal(votes.weight, joined[2][every])
+    assert_array_equal(votes.bits[votes.place[every]], joined[0].codes[every])
+    assert_array_equal(votes.y[votes.place[every]], joined[1][every])
+    assert_array_equal(votes.weight[votes.place[every]], joined[2][every])
 
     taken = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 200, 201, 202, 203, 279])
     is_kept = np.isin(taken, every)
@@ -186,9 +187,9 @@ def test_at_least_one_row_votes_by_hyperplanes():
 
 
 def saved_votes(**changed):
-    modes, y, weight = hyperplane_rows(30)
-    saved = {"bits": modes.codes, "n_planes": 100, "y": y, "weight": weight, "prior": PRIOR}
-    return HyperplaneVotes.restore(**saved | {"exponents": HYPERPLANE_SCALES} | changed)
+    built = HyperplaneVotes.build(*hyperplane_rows(30), PRIOR)
+    fields = ("bits", "n_planes", "y", "weight", "prior", "n_squares")
+    return HyperplaneVotes.restore(**{name: getattr(built, name) for name in fields} | changed)
 
 
 def test_votes_by_hyperplanes_from_a_file():
@@ -205,11 +206,12 @@ def test_votes_by_hyperplanes_from_a_file():
     [
         ({"n_planes": 600}, "have other modes"),
         ({"bits": np.zeros((30, 3), dtype=np.uint64)}, "have other modes"),
-        ({"y": np.full(30, 3)}, "no class of the model"),
-        ({"y": np.full(30, -1)}, "no class of the model"),
-        ({"exponents": np.empty(0)}, "no exponents"),
-        ({"exponents": np.array([8.0, -1.0])}, "no exponents"),
-        ({"exponents": np.array([8.0, np.nan])}, "no exponents"),
+        ({"y": np.full(30, 3)}, "have no classes"),
+        ({"y": np.full(30, -1)}, "have no classes"),
+        ({"y": np.arange(30)[::-1] // 15}, "not ordered"),
+        ({"n_squares": np.empty(0, dtype=np.int64)}, "no exponents"),
+        ({"n_squares": np.array([3, -1])}, "no exponents"),
+        ({"n_squares": np.array([3, 300])}, "no exponents"),
     ],
 )
 def test_votes_by_hyperplanes_that_contradict_themselves(changed, message):

@@ -122,8 +122,7 @@ class ReferenceSet:
         hyperplanes = None
         if sides is not None and not without_modes:
             share = MOST_ROWS / max(len(rows), MOST_ROWS)
-            known = (rows.y, rows.weight, prior, execution.device, share)
-            hyperplanes = HyperplaneVotes.build(sides, *known)
+            hyperplanes = HyperplaneVotes.build(sides, rows.y, rows.weight, prior, share)
         columns = some = None
         if robust:
             columns = Columns.of(X[:, : len(table.numbers)])
@@ -190,7 +189,7 @@ class ReferenceSet:
         if hyperplanes is not None:
             assert self.planes is not None
             bits = self.planes.modes(self.table.encode(reading.features), execution)
-            hyperplanes = hyperplanes.with_labels(bits, rows.y, rows.weight, execution.device)
+            hyperplanes = hyperplanes.with_labels(bits, rows.y, rows.weight)
         reference = replace(
             self,
             votes=replace(self.votes, evidence=evidence),
@@ -234,9 +233,10 @@ class ReferenceSet:
         """Number of sources of each witness in the pool."""
         votes = self.votes
         n_scales = len(votes.exponents) if isinstance(votes, QueryVotes) else 1
-        sizes = {"parent": 1, "kernel": n_scales}
+        stand_in = self.planes is not None and self.hyperplanes is None
+        sizes = {"parent": 1, "hyperplanes" if stand_in else "kernel": n_scales}
         if self.hyperplanes is not None:
-            sizes["hyperplanes"] = len(self.hyperplanes.exponents)
+            sizes["hyperplanes"] = len(self.hyperplanes.n_squares)
         return sizes
 
     def with_widths_from(

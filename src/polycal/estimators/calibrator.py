@@ -21,10 +21,11 @@ class GeodesicCalibrator(BaseCalibrator):
     ----------
     estimator : classifier, default=None
         The parent: a tree, forest or bagging of trees; GradientBoosting, HistGradientBoosting,
-        LightGBM, XGBoost or CatBoost; a ReLU MLPClassifier or skorch net; or a Pipeline that ends
-        in one of these. It is cloned and fitted, unless it is wrapped in
-        ``sklearn.frozen.FrozenEstimator``. A torch module (plain or as :class:`TorchParent`)
-        and a Keras model are always used as they are. None is a ``RandomForestClassifier``.
+        LightGBM, XGBoost or CatBoost; an MLPClassifier or skorch net; any other classifier with
+        ``predict_proba`` and ``classes_``; or a Pipeline that ends in one of these. It is cloned
+        and fitted, unless it is wrapped in ``sklearn.frozen.FrozenEstimator``. A torch module
+        (plain or as :class:`TorchParent`) and a Keras model are always used as they are. None is
+        a ``RandomForestClassifier``.
     posterior : {"pooled", "kernel", "parent"}, default="pooled"
         Source of pi: a log-linear pool of the parent and the votes of similar training rows,
         fitted by log-loss; the class ratios of the nearest polytope (as in the paper); or the
@@ -54,10 +55,9 @@ class GeodesicCalibrator(BaseCalibrator):
     caution : float or "auto", default="auto"
         Level of the floor of the trust weight alpha: about this share of in-distribution rows
         falls below it, and is answered by more of the prior than of the posterior. The verdict
-        "out" keeps the floor of ``false_alarm``. "auto" is a ``false_alarm`` above 0.01; otherwise
-        the one of seven levels, from ``false_alarm`` down to a hundredth of it, that has the lowest
-        log-loss on the calibration rows. With ``gate="gaussian"`` it is ``false_alarm`` (the
-        paper's one floor).
+        "out" keeps the floor of ``false_alarm``. "auto" is ``false_alarm``, or less, down to a
+        hundredth of it, where that surely saves log-loss of rare classes (with ``false_alarm``
+        up to 0.01). With ``gate="gaussian"`` it is ``false_alarm`` (the paper's one floor).
     confidence : float, default=None
         Confidence that at most ``false_alarm`` of new in-distribution rows are called "out" by
         this very model, for example 0.95. None: the bound holds on average over models; the share
@@ -72,7 +72,7 @@ class GeodesicCalibrator(BaseCalibrator):
         Added to each variance. With ``bandwidth="geodesic"`` it is a multiple of the squared
         interquartile range of the feature, so that the unit of a feature does not matter.
     scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
-        Criterion that gamma is chosen by.
+        Criterion that gamma is chosen by, where there is one gamma (see ``gamma``).
     calibration : {"auto", "holdout", "oob", "cv"}, int or splitter, default="auto"
         Source of the calibration rows when ``X_cal`` is not given.
 
@@ -104,7 +104,8 @@ class GeodesicCalibrator(BaseCalibrator):
     n_jobs : int, default=None
         Number of threads for the computations of polycal. A given parent keeps its own setting.
     random_state : int, RandomState instance or None, default=None
-        Draws the calibration rows, and seeds the forest when ``estimator`` is None.
+        Draws the calibration rows and the hyperplanes, and seeds the forest when ``estimator`` is
+        None. Without it, the hyperplanes are always the same.
     verbose : int, default=0
         With 1, long computations show progress bars.
 

@@ -9,6 +9,7 @@ from .euclidean import EuclideanIndex, pair_similarity
 from .forest import ForestIndex
 from .hyperplanes import Hyperplanes
 from .network import NetworkIndex
+from .sides import LabelledSides
 from .torch import TorchIndex
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "ForestIndex",
     "Hyperplanes",
     "KernelIndex",
+    "LabelledSides",
     "NetworkIndex",
     "Search",
     "TorchIndex",

@@ -23,7 +23,7 @@ NORMAL_WIDTH = 1.349
 # Standard deviations beyond which a value is as far away as it can be.
 FARTHEST = 20.0
 # Rows that the offsets are drawn from.
-OFFSET_ROWS = 10_000
+OFFSET_ROWS = 1000
 # Part of the range of projections that is no more than their rounding.
 ROUNDING = 1e-9
 

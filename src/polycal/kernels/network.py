@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from sklearn.utils import gen_batches
 
-from .._utils.arrays import Floats, Ints
+from .._utils.arrays import Array, Floats, Ints
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import WORD_STEP, ActivationModes
@@ -55,13 +55,7 @@ class NetworkIndex(KernelIndex):
     def __init__(self, modes: ActivationModes, hidden_labels: bool = False):
         super().__init__(modes)
         self.hidden_labels = hidden_labels and len(modes.sizes) > 1
-        n_stored, n_words = modes.codes.shape
-        n_tiles = -(-n_stored // TILE)
-        padded = np.zeros((n_tiles * TILE, n_words), dtype=np.uint64)
-        padded[:n_stored] = modes.codes
-        self._tiles = np.ascontiguousarray(
-            padded.reshape(n_tiles, TILE, n_words).transpose(0, 2, 1)
-        )
+        self._tiles = in_tiles(modes)
         self._ranges = np.array(modes.column_ranges)
         self._sizes = np.array(modes.sizes, dtype=float)
         # The last division gives K; the others are by 1 except in very deep networks.
@@ -129,6 +123,15 @@ class NetworkIndex(KernelIndex):
         return _lookup_sums(K, self._sizes[0], counts, exponents)
 
 
+def in_tiles(modes: ActivationModes) -> Array:
+    """Packed bits as tiles of modes, word by word, shape (n_tiles, n_words, TILE)."""
+    n_stored, n_words = modes.codes.shape
+    n_tiles = -(-n_stored // TILE)
+    padded = np.zeros((n_tiles * TILE, n_words), dtype=np.uint64)
+    padded[:n_stored] = modes.codes
+    return np.ascontiguousarray(padded.reshape(n_tiles, TILE, n_words).transpose(0, 2, 1))
+
+
 def _power_sums(K: Floats, counts: ClassCounts, exponents: Floats) -> Floats:
     """sum_s (K / max K)^exponent counts[s] for each exponent; the scale of K cancels.
 
@@ -167,34 +170,43 @@ def _lookup_sums(equal: Floats, size: float, counts: ClassCounts, exponents: Flo
     assert starts is not None
     with np.errstate(divide="ignore"):
         log_share = np.log(np.arange(size + 1) / size)
-    with np.errstate(invalid="ignore"):
-        powers = np.exp(log_share[:, None] * exponents)
-    sums = np.zeros((len(equal), len(starts) - 1, len(exponents)))
+    # The loop takes three exponents at a time; the powers of those that are added are not used.
+    padded = np.ones(3 * -(-len(exponents) // 3))
+    padded[: len(exponents)] = exponents
+    powers = np.exp(log_share[:, None] * padded)
+    sums = np.zeros((len(equal), len(starts) - 1, len(padded)))
     top = np.zeros(len(equal), dtype=np.int64)
     _add_powers(equal, counts.mode, counts.weight, starts, powers, sums, top)
     largest = powers[top]
     if (largest < SMALLEST_POWER).any():  # the sums themselves would be rounded to 0
         return _power_sums(equal, counts, exponents)
     sums /= largest[:, None, :]
-    return np.ascontiguousarray(sums.transpose(2, 0, 1))
+    return np.ascontiguousarray(sums[:, :, : len(exponents)].transpose(2, 0, 1))
 
 
 @njit(nogil=True, cache=True)
 def _add_powers(equal, mode, weight, starts, powers, sums, top):
-    """sums[i, y, e] = sum over modes of class y of weight times powers[equal bits, e]."""
-    n_exponents = powers.shape[1]
-    total = np.empty(n_exponents)
+    """sums[i, y, e] = sum over modes of class y of weight times powers[equal bits, e].
+
+    The sums of three exponents are kept in registers.
+    """
     for i in range(equal.shape[0]):
+        row = equal[i]
         highest = np.int64(0)
         for y in range(len(starts) - 1):
-            total[:] = 0.0
-            for j in range(starts[y], starts[y + 1]):
-                n = np.int64(equal[i, mode[j]])
-                if n > highest:
-                    highest = n
-                for e in range(n_exponents):
-                    total[e] += weight[j] * powers[n, e]
-            sums[i, y] = total
+            for e in range(0, powers.shape[1], 3):
+                a = b = c = 0.0
+                for j in range(starts[y], starts[y + 1]):
+                    n = np.int64(row[mode[j]])
+                    if n > highest:
+                        highest = n
+                    w = weight[j]
+                    a += w * powers[n, e]
+                    b += w * powers[n, e + 1]
+                    c += w * powers[n, e + 2]
+                sums[i, y, e] = a
+                sums[i, y, e + 1] = b
+                sums[i, y, e + 2] = c
         top[i] = highest
 
 
@@ -206,7 +218,7 @@ def _sum_squares(power, weight, starts, sums):
             for first in range(starts[y], starts[y + 1], TILE):
                 part = slice(first, min(first + TILE, starts[y + 1]))
                 some, weights = power[i, part], weight[part]
-                sums[0, i, y] += _weighted_sum(some, weights)
+                sums[0, i, y] += weighted_sum(some, weights)
                 for e in range(1, len(sums)):
                     sums[e, i, y] += _weighted_sum_of_squares(some, weights)
 
@@ -215,7 +227,8 @@ def _sum_squares(power, weight, starts, sums):
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
-def _weighted_sum(values, weight):
+def weighted_sum(values, weight):
+    """Sum of the values times their weights."""
     total = 0.0
     for j in range(len(values)):
         total += values[j] * weight[j]
@@ -245,6 +258,23 @@ _popcount: Any = _ctpop
 
 
 @njit(nogil=True, cache=True)
+def count_differing(query, words, first, last, differ):
+    """Number of bits of these words in which the query differs from each mode of a tile."""
+    for j in range(TILE):
+        differ[j] = 0
+    for w in range(first, last, WORD_STEP):
+        a, b, c, d = query[w], query[w + 1], query[w + 2], query[w + 3]
+        ta, tb, tc, td = words[w], words[w + 1], words[w + 2], words[w + 3]
+        for j in range(TILE):
+            differ[j] += (
+                _popcount(a ^ ta[j])
+                + _popcount(b ^ tb[j])
+                + _popcount(c ^ tc[j])
+                + _popcount(d ^ td[j])
+            )
+
+
+@njit(nogil=True, cache=True)
 def _layer_product(queries, tiles, ranges, sizes, divisors, out):
     """out[i, tile, j] = product over layers of the number of equal bits, over the divisors."""
     differ = np.empty(TILE, np.uint64)
@@ -254,18 +284,7 @@ def _layer_product(queries, tiles, ranges, sizes, divisors, out):
             query = queries[i]
             product = out[i, tile]
             for layer in range(len(sizes)):
-                for j in range(TILE):
-                    differ[j] = 0
-                for w in range(ranges[layer, 0], ranges[layer, 1], WORD_STEP):
-                    a, b, c, d = query[w], query[w + 1], query[w + 2], query[w + 3]
-                    ta, tb, tc, td = words[w], words[w + 1], words[w + 2], words[w + 3]
-                    for j in range(TILE):
-                        differ[j] += (
-                            _popcount(a ^ ta[j])
-                            + _popcount(b ^ tb[j])
-                            + _popcount(c ^ tc[j])
-                            + _popcount(d ^ td[j])
-                        )
+                count_differing(query, words, ranges[layer, 0], ranges[layer, 1], differ)
                 size = sizes[layer]
                 if layer == 0:
                     for j in range(TILE):

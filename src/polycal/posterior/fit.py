@@ -120,14 +120,17 @@ def fit_with_gamma(
     """
     y, weight = rows.y, rows.weight
 
+    def pooled_with(proba: Floats) -> tuple[Pool, float]:
+        labels = (rows.views(proba[None]), y, weight, rows.train_prior)
+        return fit_pool(*labels, None, rows.device, None, rows.n_independent)
+
     def loss(proba: Floats) -> float:
         """The loss to choose gamma by."""
         log_pi = views_of(proba, rows.train_prior, rows.n_rows)[0]
         if pooled and not by_ece:
-            return fit_pool(rows.views(proba[None]), y, weight, rows.train_prior)[1]
+            return pooled_with(proba)[1]
         if pooled:
-            pool = fit_pool(rows.views(proba[None]), y, weight, rows.train_prior)[0]
-            log_pi = pool(rows.views(proba[None]))
+            log_pi = pooled_with(proba)[0](rows.views(proba[None]))
         if by_ece:
             return expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return float(-np.average(log_pi[np.arange(len(y)), y], weights=weight))

@@ -25,7 +25,7 @@ SHARPEST = 2.0
 POOL_ROWS = 100.0
 # Share of the distance to its level that a confidence is moved; less than 1 keeps the order of
 # all rows. Each step towards 1 lowers the ECE and raises the log-loss (docs/design.md).
-TO_LEVEL = 0.8
+TO_LEVEL = 0.9
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes
-from ..kernels import KernelIndex, build_index
+from ..kernels import KernelIndex, LabelledSides, build_index
 
 # Exponents of the similarity by which labels vote, one source of the pool each: of the parent's
 # modes, and of random hyperplanes, of which two rows always have many in common.
 PARENT_SCALES: Floats = np.array([2.0, 8.0, 32.0])
-HYPERPLANE_SCALES: Floats = np.array([8.0, 32.0, 128.0])
+HYPERPLANE_SQUARES: Ints = np.array([3, 5, 7])
+HYPERPLANE_SCALES: Floats = np.exp2(HYPERPLANE_SQUARES)
 # Beyond this number of rows, random ones vote by hyperplanes: each query is compared with all.
 MOST_ROWS = 20_000
 
@@ -119,12 +120,12 @@ class HyperplaneVotes:
 
     bits: Array = saved_array("uint64 hyperplane_rows hyperplane_words")  # mode of each row
     n_planes: int = saved_number(int, above=0, below=2**31)
-    y: Ints = saved_array("int64 hyperplane_rows")
+    y: Ints = saved_array("int64 hyperplane_rows")  # ascending
     weight: Floats = saved_array("float64 hyperplane_rows")
     prior: Floats = saved_array("float64 classes")
-    exponents: Floats = saved_array("float64 hyperplane_scales")
-    counts: Floats = unsaved("made from y and weight")
-    index: KernelIndex = unsaved("built from the bits")
+    # the exponents are 2 to these powers
+    n_squares: Ints = saved_array("int64 hyperplane_scales")
+    index: LabelledSides = unsaved("built from the bits")
     # place of each row of the fit among the rows here, -1 for a row that has none
     place: Ints | None = unsaved("needed for a fit alone", default=None)
 
@@ -135,96 +136,70 @@ class HyperplaneVotes:
         y: Ints,
         weight: Floats,
         prior: Floats,
-        device: str | None = None,
         share: float = 1.0,
     ) -> HyperplaneVotes:
         """The votes of a random share of these rows."""
-        place = _sampled(len(y), share)
-        kept = np.flatnonzero(place >= 0)
+        kept = np.arange(len(y))
+        if share < 1.0:
+            n_kept = max(1, round(share * len(y)))
+            kept = np.random.default_rng(0).permutation(len(y))[:n_kept]
+        kept = kept[np.lexsort((kept, y[kept]))]
+        place = np.full(len(y), -1)
+        place[kept] = np.arange(len(kept))
         modes, y, weight = modes[kept], y[kept], weight[kept]
-        return cls(
-            modes.codes,
-            modes.sizes[0],
-            y,
-            weight,
-            prior,
-            HYPERPLANE_SCALES,
-            _by_class(y, weight, len(prior)),
-            build_index(modes, device),
-            place,
-        )
+        index = LabelledSides(modes, np.searchsorted(y, np.arange(len(prior) + 1)))
+        saved = (modes.codes, modes.sizes[0], y, weight, prior, HYPERPLANE_SQUARES)
+        return cls(*saved, index, place)
 
     @classmethod
     def restore(cls, **saved: Any) -> HyperplaneVotes:
         """From a file; what does not fit is left to ``contradictions``."""
-        y, prior = saved["y"], saved["prior"]
-        known = np.clip(y, 0, len(prior) - 1)
+        y, starts = saved["y"], np.zeros(len(saved["prior"]) + 1, dtype=np.int64)
         modes = ActivationModes(saved["bits"], (saved["n_planes"],), packed=True)
-        fits = len(modes) > 0 and next(modes.contradictions(), None) is None
-        if not fits:
-            modes = ActivationModes.from_bits([np.zeros((len(y), 1))])
-        counts = _by_class(known, saved["weight"], len(prior))
-        return cls(counts=counts, index=build_index(modes), **saved)
+        if next(modes.contradictions(), None) is not None:
+            modes = ActivationModes.from_bits([np.zeros((1, 1))])
+        elif (np.diff(y) >= 0).all() and y[0] >= 0 and y[-1] < len(starts) - 1:
+            starts = np.searchsorted(y, np.arange(len(starts)))
+        return cls(index=LabelledSides(modes, starts), **saved)
 
-    def with_labels(
-        self, modes: ActivationModes, y: Ints, weight: Floats, device: str | None
-    ) -> HyperplaneVotes:
+    def with_labels(self, modes: ActivationModes, y: Ints, weight: Floats) -> HyperplaneVotes:
         """Add the labels of more rows, of which as many are kept as of the others."""
         assert self.place is not None
-        share = len(self.y) / len(self.place)
-        place = _sampled(len(y), share)
-        kept = np.flatnonzero(place >= 0)
-        added = HyperplaneVotes.build(
-            ActivationModes(
-                np.concatenate([self.bits, modes.codes[kept]]), modes.sizes, packed=True
-            ),
-            np.concatenate([self.y, y[kept]]),
-            np.concatenate([self.weight, weight[kept]]),
+        more = HyperplaneVotes.build(modes, y, weight, self.prior, len(self.y) / len(self.place))
+        both = HyperplaneVotes.build(
+            ActivationModes(np.concatenate([self.bits, more.bits]), modes.sizes, packed=True),
+            np.concatenate([self.y, more.y]),
+            np.concatenate([self.weight, more.weight]),
             self.prior,
-            device,
         )
-        place = np.concatenate([self.place, np.where(place >= 0, len(self.y) + place, -1)])
-        return replace(added, place=place)
+        assert more.place is not None
+        assert both.place is not None
+        shifted = np.where(more.place >= 0, len(self.y) + more.place, -1)
+        place = np.concatenate([self.place, shifted])
+        return replace(both, place=np.where(place >= 0, both.place[place], -1))
 
     def without(self, rows: Ints) -> HyperplaneVotes:
         """Leave out the labels of the rows of these numbers."""
         assert self.place is not None
         stored = self.place[rows]
-        counts = self.counts.copy()
-        counts[stored[stored >= 0]] = 0.0
-        return replace(self, counts=counts)
+        weight = self.weight.copy()
+        weight[stored[stored >= 0]] = 0.0
+        return replace(self, weight=weight)
 
     def proba_of(self, modes: ActivationModes, execution: Execution) -> Floats:
         """Probabilities at each exponent, shape (n_exponents, n_queries, n_classes)."""
-        sums = self.index.class_sums(modes, self.counts, self.exponents, execution)
+        sums = self.index.class_sums(modes, self.weight, self.n_squares, execution)
         return normalize(sums, self.prior)
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in votes that were read from a file, as messages."""
-        if len(self.y) == 0 or self.index.modes.sizes != (self.n_planes,):
+        if self.index.modes.sizes != (self.n_planes,):
             yield "the rows that vote by hyperplanes have other modes"
-        elif self.y.min() < 0 or self.y.max() >= len(self.prior):
-            yield "a row that votes by hyperplanes has no class of the model"
-        if len(self.exponents) == 0 or not (self.exponents > 0).all():
+        elif self.index.starts[-1] != len(self.y):
+            yield "the rows that vote by hyperplanes have no classes, or are not ordered by them"
+        squares = self.n_squares
+        if len(squares) == 0 or squares[0] < 0 or squares[-1] > 30 or (np.diff(squares) < 1).any():
             yield "votes by hyperplanes have no exponents"
-
-
-def _by_class(y: Ints, weight: Floats, n_classes: int) -> Floats:
-    """The weight of each row in the column of its class."""
-    counts = np.zeros((len(y), n_classes))
-    counts[np.arange(len(y)), y] = weight
-    return counts
-
-
-def _sampled(n_rows: int, share: float) -> Ints:
-    """Place of each row among those of a random share of the rows; -1 for the others."""
-    place = np.full(n_rows, -1)
-    kept = np.arange(n_rows)
-    if share < 1.0:
-        n_kept = max(1, round(share * n_rows))
-        kept = np.sort(np.random.default_rng(0).permutation(n_rows)[:n_kept])
-    place[kept] = np.arange(len(kept))
-    return place
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""PyTorch modules: ReLU-type activations read by hooks, in batches; the module stays as it was."""
+"""PyTorch modules: activations read by hooks, in batches; the module stays as it was."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ class TorchParent(BaseEstimator):
         flattened, and not over the input.
     head : torch.nn.Module or str, optional
         The submodule whose activations are the modes. None with an encoder: all activations
-        that are called outside of it.
+        that are called outside of it. One without activations, such as a linear layer, is read
+        by random hyperplanes of the embedding.
     layers : list of str, optional
         Dotted names of the submodules to read, in place of all activations. A ReLU-type is
         read at its input; any other module at its output (on where it is above 0), so name
