@@ -22,11 +22,10 @@ LEVELS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1)
 CAUTIONS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # Log-loss of rare classes that such a level must save, in standard errors.
 SURE_GAIN = 2.0
-# A floor that is set by fewer rows than FEW_ROWS is below that at SURE_LEVEL by at most
-# LONGEST_TAIL times what it would be if the scores had the tail of a logistic curve.
-FEW_ROWS = 3
+# Alpha's floor is below that at SURE_LEVEL by at most LONGEST_TAIL times what it would be if the
+# scores had the tail of a logistic curve.
 SURE_LEVEL = 0.05
-LONGEST_TAIL = 4.0
+LONGEST_TAIL = 12.0
 # Distance below the floor of all rows at which the floor of a class counts, in log f.
 CLASS_TAIL = 4.0
 # Smallest probability in a log-loss.
@@ -58,13 +57,11 @@ class CalibrationScores:
         return conformal_floor(self.log_f, self.weight, level, self.new_weight)
 
     def near_floor(self, level: float) -> float:
-        """The floor at a level; if few rows set it, not far below that at ``SURE_LEVEL``.
+        """The floor at a level, not far below that at ``SURE_LEVEL``.
 
-        The lowest scores may be those of a few rows with wrong values, far below all others. If
-        alpha's floor were there, nothing would be below it.
+        The lowest scores may be those of rows with wrong values, far below all others. If alpha's
+        floor were there, nothing would be below it.
         """
-        if level * (self.n_independent + 1) >= FEW_ROWS * (1 - ROUNDING):
-            return self.floor(level)
         sure = max(level, SURE_LEVEL)
         return max(self.floor(level), self.floor(sure) - LONGEST_TAIL * math.log(sure / level))
 
