@@ -7,8 +7,19 @@ from itertools import pairwise
 import numpy as np
 from joblib import hash as digest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 ROUNDS = 200
 LAYERS = (256,) * 4
@@ -36,10 +47,24 @@ def make_parent(name: str, seed: int, jobs: int = 1):
         return CatBoostClassifier(iterations=ROUNDS, verbose=False, **settings)
     if name == "torch":
         return TorchNet(seed)
+    if name == "logistic":
+        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    if name == "neighbours":
+        return make_pipeline(StandardScaler(), KNeighborsClassifier())
+    if name == "bayes":
+        return GaussianNB()
+    if name == "svc":
+        return make_pipeline(StandardScaler(), CalibratedClassifierCV(SVC(), ensemble=False))
+    if name == "stacking":
+        parts = [(part, make_parent(part, seed)) for part in ("logistic", "bayes")]
+        trees = RandomForestClassifier(50, random_state=seed)
+        return StackingClassifier([*parts, ("trees", trees)])
     raise SystemExit(f"no parent is called {name}")
 
 
 PARENTS = ("forest", "lightgbm", "xgboost", "catboost", "hgb", "mlp", "torch")
+# They have neither leaves nor units: polycal reads them by hyperplanes alone.
+OTHERS = ("logistic", "neighbours", "bayes", "svc", "stacking")
 
 
 class TorchNet(ClassifierMixin, BaseEstimator):

@@ -1,12 +1,14 @@
 """Calibration in and out of distribution on a folder of data sets; prints JSON.
 
-python benchmarks/quality.py FOLDER --parent forest [--all-rows] [--only LIST] [--seed 0]
+python benchmarks/quality.py FOLDER --parent forest [--all-rows] [--rows N] [--only LIST] [--seed 0]
 
 FOLDER holds .npz files with arrays X and y. Every method gets the same fitted parent and
 the same calibration rows (30 % of the training rows); polycal and its paper setting run with
 their defaults. With --all-rows every method gets all training rows instead: the peers by
 CalibratedClassifierCV(cv=5, ensemble=False), polycal by calibration="auto" (out-of-bag for a
-forest, 5-fold for the others).
+forest, 5-fold for the others). With --rows, N training rows are drawn class by class; sets that
+have too few rows of a class for it are left out, and so are the peers where one of the sets has
+fewer than 5 calibration rows of a class, which they need.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core for each data set
 
 import numpy as np
-from _parents import PARENTS, Remembered, make_parent
+from _parents import OTHERS, PARENTS, Remembered, make_parent
 from _protocol import PEERS, find_sets, load, measure, spheres, split, versions
 from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
@@ -29,13 +31,16 @@ from tqdm import tqdm
 
 from polycal import PAPER, GeodesicCalibrator, TorchParent
 
+# Rows of each class that CalibratedClassifierCV needs.
+FEWEST = 5
+
 
 def held_out_models(name: str, rows: tuple, seed: int) -> dict:
     """One parent, fitted on 70 % of the rows; every method calibrates it on the others."""
     X_fit, y_fit, X_cal, y_cal = rows
     parent = make_parent(name, seed).fit(X_fit, y_fit)
     models = {"parent": parent}
-    for method in PEERS:
+    for method in PEERS if np.bincount(y_cal).min() >= FEWEST else ():
         peer = CalibratedClassifierCV(FrozenEstimator(parent), method=method)
         models[method] = peer.fit(X_cal, y_cal)
     ours = TorchParent(parent.module_) if name == "torch" else FrozenEstimator(parent)
@@ -59,11 +64,13 @@ def all_row_models(name: str, rows: tuple, seed: int) -> dict:
     return models
 
 
-def run_set(path: Path, name: str, seed: int, all_rows: bool) -> dict[str, dict]:
+def run_set(path: Path, name: str, seed: int, all_rows: bool, n: int | None) -> dict[str, dict]:
     warnings.simplefilter("ignore")  # networks that stop before they converge
     X, y = load(path, np.random.default_rng(seed))
     priors = np.bincount(y) / len(y)
-    *rows, X_test, y_test = split(X, y, seed)
+    *rows, X_test, y_test = split(X, y, seed, n)
+    if min(len(np.unique(rows[1])), len(np.unique(rows[3]))) < len(priors):
+        return {}
     X_ood = spheres(X.shape[1], seed)
     models = (all_row_models if all_rows else held_out_models)(name, tuple(rows), seed)
     results = {
@@ -80,8 +87,9 @@ def run_set(path: Path, name: str, seed: int, all_rows: bool) -> dict[str, dict]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--parent", default="forest", choices=PARENTS)
+    parser.add_argument("--parent", default="forest", choices=PARENTS + OTHERS)
     parser.add_argument("--all-rows", action="store_true", help="hold no row out of the parent")
+    parser.add_argument("--rows", type=int, help="number of training rows")
     parser.add_argument("--only", type=Path, help="file that lists the sets to run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="data sets at a time")
@@ -91,11 +99,12 @@ def main() -> None:
         raise SystemExit("--all-rows fits parents anew; a torch module comes trained")
     paths = sorted(find_sets(args.folder, args.only), key=lambda path: -path.stat().st_size)
     work = Parallel(n_jobs=args.jobs, return_as="generator")(
-        delayed(run_set)(path, args.parent, args.seed, args.all_rows) for path in paths
+        delayed(run_set)(path, args.parent, args.seed, args.all_rows, args.rows) for path in paths
     )
     bar = tqdm(zip(paths, work, strict=True), total=len(paths), desc="data sets", unit="set")
-    per_set = {path.stem: results for path, results in bar}
-    methods = next(iter(per_set.values()))
+    per_set = {path.stem: results for path, results in bar if results}
+    first, *others = per_set.values()
+    methods = {name: first[name] for name in first if all(name in other for other in others)}
     mean = {
         method: {
             key: round(float(np.mean([row[method][key] for row in per_set.values()])), 5)
@@ -107,7 +116,9 @@ def main() -> None:
     rows = np.array([result["polycal"]["n_test"] for result in per_set.values()])
     alarms = np.array([result["polycal"]["false_alarms"] for result in per_set.values()])
     report = {
-        "benchmark": f"quality --parent {args.parent}" + " --all-rows" * args.all_rows,
+        "benchmark": f"quality --parent {args.parent}"
+        + " --all-rows" * args.all_rows
+        + (f" --rows {args.rows}" if args.rows else ""),
         "sets": len(per_set),
         "seed": args.seed,
         "versions": versions(args.parent),

@@ -161,7 +161,7 @@ def test_every_classifier_is_calibrated(name, plan, blobs):
     assert_calibrated(model, X[450:], y[450:])
     # No row is lost: each votes by its own sides, in the exponents of hyperplanes.
     assert model.pool_weights_.shape == (4, 3)
-    assert list(model.model_.witnesses) == ["parent", "kernel"]
+    assert list(model.model_.witnesses) == ["parent", "hyperplanes"]
     assert_array_equal(model.model_.reference.votes.exponents, [8, 32, 128])
 
 
@@ -373,7 +373,7 @@ def test_explanations_name_rows_and_witnesses(linear, blobs):
     assert_array_equal(why.verdict[150:], "out")
     assert np.mean(why.verdict[:150] == "out") < 0.05
     assert_array_equal(why.weight, linear.in_distribution(rows))
-    assert why.witnesses == ["parent", "kernel"]
+    assert why.witnesses == ["parent", "hyperplanes"]
     assert_array_equal(why.similarity[:, None], linear.nearest(rows)[0])
     for i in range(150):
         assert_array_equal(np.bincount(y[why.rows[i]], minlength=2), why.counts[i])
