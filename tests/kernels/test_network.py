@@ -9,7 +9,7 @@ from sklearn import config_context
 
 from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
-from polycal.kernels import NetworkIndex, Search, build_index, network, pair_similarity, reference
+from polycal.kernels import NetworkIndex, Search, build_index, pair_similarity, reference
 from tests.toys.kernels import BITS, EXECUTION, INDEXES, PARTS, all_log_densities, random_gaussians
 from tests.toys.models import random_modes
 
@@ -43,28 +43,18 @@ def one_class_each(rng, n, n_classes, classes=None):
     return counts
 
 
-@pytest.fixture
-def general_sums(monkeypatch):
-    """The number of times that sums were made without the table of powers."""
-    calls, plain = [], network._power_sums
-    monkeypatch.setattr(network, "_power_sums", lambda *args: calls.append(1) or plain(*args))
-    return calls
-
-
 @pytest.mark.parametrize(
-    ("size", "n_classes", "classes", "exponents", "by_table"),
+    ("size", "n_classes", "classes", "exponents"),
     [
-        (300, 2, None, [8.0, 32.0, 128.0], True),
-        (300, 12, None, [0.3, 1.0, 7.7], True),
-        (1, 3, None, [1.0, 2.0], False),  # some queries have no bit in common with any mode
-        (64, 5, [1, 3], [8.0, 32.0], True),  # three classes have no rows
-        (300, 2, None, [8.0, 1e5], False),  # powers underflow
-        (300, 2, None, [1e9], False),
+        (300, 2, None, [8.0, 32.0, 128.0]),
+        (300, 12, None, [0.3, 1.0, 7.7]),
+        (1, 3, None, [1.0, 2.0]),  # some queries have no bit in common with any mode
+        (64, 5, [1, 3], [8.0, 32.0]),  # three classes have no rows
+        (300, 2, None, [8.0, 1e5]),  # powers underflow
+        (300, 2, None, [1e9]),
     ],
 )
-def test_sums_of_one_layer_equal_the_reference(
-    size, n_classes, classes, exponents, by_table, general_sums
-):
+def test_sums_of_one_layer_equal_the_reference(size, n_classes, classes, exponents):
     rng = np.random.default_rng(size)
     stored, queries = random_modes(rng, 150, (size,)), random_modes(rng, 30, (size,))
     if size == 1:
@@ -76,7 +66,6 @@ def test_sums_of_one_layer_equal_the_reference(
     index = NetworkIndex(stored)
     sums = index.class_sums(queries, counts, powers, EXECUTION)
     assert_allclose(sums, expected, rtol=1e-9)
-    assert (not general_sums) == by_table
     for y in range(n_classes):
         assert (sums[:, :, y] > 0).any() == (counts[:, y] > 0).any()
     gaussians, X = random_gaussians(rng, 150, 3), rng.normal(size=(len(queries), 3))
@@ -87,7 +76,7 @@ def test_sums_of_one_layer_equal_the_reference(
     assert_array_equal(near.index, alone.index)
 
 
-def test_sums_of_the_hidden_layer_of_two_are_looked_up(general_sums):
+def test_sums_by_the_hidden_layer_of_two():
     rng = np.random.default_rng(0)
     stored, queries = random_modes(rng, 150, (70, 3)), random_modes(rng, 30, (70, 3))
     counts, powers = one_class_each(rng, 150, 3), np.array([2.0, 8.0, 32.0])
@@ -96,11 +85,10 @@ def test_sums_of_the_hidden_layer_of_two_are_looked_up(general_sums):
     expected = [reference.class_sums(K, counts[10:], e) for e in powers]
     sums = NetworkIndex(stored, hidden_labels=True).class_sums(queries, counts, powers, EXECUTION)
     assert_allclose(sums, expected, rtol=1e-9)
-    assert not general_sums
 
 
 @pytest.mark.parametrize("n_classes", [2, 6])
-def test_sums_of_one_layer_whose_modes_have_many_classes(n_classes, general_sums):
+def test_sums_of_one_layer_whose_modes_have_many_classes(n_classes):
     rng = np.random.default_rng(n_classes)
     stored, queries = random_modes(rng, 80, (200,)), random_modes(rng, 30, (200,))
     counts, powers = rng.uniform(0.1, 2, (80, n_classes)), np.array([8.0, 32.0, 100.0])
@@ -108,7 +96,6 @@ def test_sums_of_one_layer_whose_modes_have_many_classes(n_classes, general_sums
     expected = [reference.class_sums(K, counts, e) for e in powers]
     sums = NetworkIndex(stored).class_sums(queries, counts, powers, EXECUTION)
     assert_allclose(sums, expected, rtol=1e-9)
-    assert general_sums
 
 
 @pytest.mark.parametrize("sizes", [(200,), (200, 3)])
@@ -123,7 +110,7 @@ def test_sums_without_any_label_are_zero(sizes):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("megabytes", [0.05, 1024])
-def test_looked_up_sums_are_equal_in_any_block(n_jobs, megabytes):
+def test_sums_of_one_layer_are_equal_in_any_block(n_jobs, megabytes):
     rng = np.random.default_rng(0)
     stored, queries = random_modes(rng, 300, (130,)), random_modes(rng, 200, (130,))
     counts, powers = one_class_each(rng, 300, 3), np.array([8.0, 32.0])

@@ -106,7 +106,9 @@ class ReferenceSet:
             drawn = (settings.n_hyperplanes, settings.seed, directions)
             planes = Hyperplanes.draw(X, table.level_offsets, *drawn)
             sides = planes.modes(X, execution)
-        modes, owner = (reading.modes if sides is None or not without_modes else sides).distinct()
+            if without_modes:
+                reading = replace(reading, modes=sides)
+        modes, owner = reading.modes.distinct()
         labels = (rows.y, rows.weight, settings.n_classes, table.level_offsets)
         polytopes = Polytopes.from_groups(modes, owner, X, *labels)
         prior = np.bincount(rows.y, rows.weight, settings.n_classes) / rows.weight.sum()

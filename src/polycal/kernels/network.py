@@ -30,8 +30,6 @@ AT_ONCE = 2**17
 # matrix product is faster where modes have more classes than this on average, or than this share
 # of all classes.
 CLASSES_OF_A_MODE, SHARE_OF_CLASSES = 3.0, 0.7
-# Powers of the highest similarity below this leave too few digits for the others.
-SMALLEST_POWER = 1e-200
 ALL, HIDDEN, OUTPUT = slice(None), slice(-1), slice(-1, None)
 
 
@@ -81,10 +79,9 @@ class NetworkIndex(KernelIndex):
             label_similarity = self._matches(queries, HIDDEN)
             K = self._matches(queries, OUTPUT)
             K *= label_similarity
+            K /= self._last_divisor
         else:
-            label_similarity = self._matches(queries, ALL)
-            K = label_similarity if search.counts is None else label_similarity.copy()
-        K /= self._last_divisor
+            label_similarity = K = self._similarity_block(queries)
         sim = np.empty((len(K), search.k))
         ids = np.empty((len(K), search.k), dtype=np.int64)
         candidates = K[:, : search.n_candidates]
@@ -92,7 +89,7 @@ class NetworkIndex(KernelIndex):
         if search.counts is None:
             return Neighbours(sim, ids)
         counts = self._prepared_counts(search.counts)
-        return Neighbours(sim, ids, self._label_sums(label_similarity, counts, search.exponents))
+        return Neighbours(sim, ids, _power_sums(label_similarity, counts, search.exponents))
 
     def _prepare_counts(self, counts: Floats) -> ClassCounts:
         labelled = np.flatnonzero(counts.any(axis=1))
@@ -112,15 +109,9 @@ class NetworkIndex(KernelIndex):
         self, queries: ActivationModes, counts: Floats, exponents: Floats
     ) -> Floats:
         prepared = self._prepared_counts(counts)
-        matches = self._matches(queries, HIDDEN if self.hidden_labels else ALL)
-        return self._label_sums(matches, prepared, exponents)
-
-    def _label_sums(self, K: Floats, counts: ClassCounts, exponents: Floats) -> Floats:
-        """``_power_sums`` of K or of any multiple of it."""
-        n_layers = len(self._sizes) - self.hidden_labels
-        if n_layers > 1 or counts.starts is None:
-            return _power_sums(K, counts, exponents)
-        return _lookup_sums(K, self._sizes[0], counts, exponents)
+        if self.hidden_labels:
+            return _power_sums(self._matches(queries, HIDDEN), prepared, exponents)
+        return _power_sums(self._similarity_block(queries), prepared, exponents)
 
 
 def in_tiles(modes: ActivationModes) -> Array:
@@ -159,55 +150,6 @@ def _power_sums(K: Floats, counts: ClassCounts, exponents: Floats) -> Floats:
                 sums[e, rows] = power @ weight
                 power *= power
     return sums
-
-
-def _lookup_sums(equal: Floats, size: float, counts: ClassCounts, exponents: Floats) -> Floats:
-    """``_power_sums`` where ``equal`` is the number of equal bits of one layer of this size.
-
-    Such a number has few values, so that their powers are looked up in a table.
-    """
-    starts = counts.starts
-    assert starts is not None
-    with np.errstate(divide="ignore"):
-        log_share = np.log(np.arange(size + 1) / size)
-    # The loop takes three exponents at a time; the powers of those that are added are not used.
-    padded = np.ones(3 * -(-len(exponents) // 3))
-    padded[: len(exponents)] = exponents
-    powers = np.exp(log_share[:, None] * padded)
-    sums = np.zeros((len(equal), len(starts) - 1, len(padded)))
-    top = np.zeros(len(equal), dtype=np.int64)
-    _add_powers(equal, counts.mode, counts.weight, starts, powers, sums, top)
-    largest = powers[top]
-    if (largest < SMALLEST_POWER).any():  # the sums themselves would be rounded to 0
-        return _power_sums(equal, counts, exponents)
-    sums /= largest[:, None, :]
-    return np.ascontiguousarray(sums[:, :, : len(exponents)].transpose(2, 0, 1))
-
-
-@njit(nogil=True, cache=True)
-def _add_powers(equal, mode, weight, starts, powers, sums, top):
-    """sums[i, y, e] = sum over modes of class y of weight times powers[equal bits, e].
-
-    The sums of three exponents are kept in registers.
-    """
-    for i in range(equal.shape[0]):
-        row = equal[i]
-        highest = np.int64(0)
-        for y in range(len(starts) - 1):
-            for e in range(0, powers.shape[1], 3):
-                a = b = c = 0.0
-                for j in range(starts[y], starts[y + 1]):
-                    n = np.int64(row[mode[j]])
-                    if n > highest:
-                        highest = n
-                    w = weight[j]
-                    a += w * powers[n, e]
-                    b += w * powers[n, e + 1]
-                    c += w * powers[n, e + 2]
-                sums[i, y, e] = a
-                sums[i, y, e + 1] = b
-                sums[i, y, e + 2] = c
-        top[i] = highest
 
 
 @njit(nogil=True, cache=True)
