@@ -25,7 +25,10 @@ def test_own_polytope_is_dropped_or_else_the_last():
     assert_array_equal(few.similarity[:2, 2], [0, 0])
 
 
-def build(votes=QueryVotes, n=80, seed=0):
+EXACT, SAMPLED = (False, False, 2.0**30), (True, True, 2.0**30)
+
+
+def build(votes=QueryVotes, n=80, seed=0, search=EXACT):
     """A reference set of random leaves, with the rows that it is made of."""
     rng = np.random.default_rng(seed)
     modes = ActivationModes.from_leaves(rng.integers(0, 3, (n, 4)))
@@ -33,7 +36,7 @@ def build(votes=QueryVotes, n=80, seed=0):
     reading = Reading(modes, np.full((n, 2), 0.5), X)
     rows = LabelledRows(X, y, rng.uniform(0.5, 2, n), np.arange(n) + 1000, None, reading)
     settings = ReferenceSettings(
-        votes, GeodesicBandwidth(1e-6), False, 5, True, False, None, 2, None, 64, 0
+        votes, GeodesicBandwidth(1e-6), False, 5, True, False, None, 2, None, 64, 0, *search
     )
     return ReferenceSet.build(reading, rows, settings, Execution()), rows
 
@@ -51,8 +54,9 @@ def test_members_are_the_rows_of_a_polytope_by_the_users_numbers():
 def test_more_labels_are_evidence_and_no_neighbours_and_can_be_taken_back():
     reference, rows = build()
     _, held = build(seed=1)
-    more, stored = reference.with_labels(held.reading, held, Execution())
+    more = reference.with_labels(held.reading, held, Execution())
     known, evidence = reference.votes.evidence, more.votes.evidence
+    stored = evidence.row_mode[len(rows) :]
     assert (stored >= len(reference.polytopes)).all()
     assert_array_equal(evidence.modes.codes[stored], held.reading.modes.codes)
     assert_allclose(evidence.counts.sum(), rows.weight.sum() + held.weight.sum())
@@ -62,7 +66,7 @@ def test_more_labels_are_evidence_and_no_neighbours_and_can_be_taken_back():
     before, after = (r.index.nearest(modes, X, search, Execution()) for r in (reference, more))
     assert_array_equal(after.index, before.index)
     assert_array_equal(after.similarity, before.similarity)
-    without = more.without_labels(stored, len(rows) + np.arange(len(held)), held)
+    without = more.without_labels(len(rows) + np.arange(len(held)), held)
     left = without.votes.evidence
     assert_array_equal(left.counts[: len(known.counts)], known.counts)
     assert_array_equal(left.counts[len(known.counts) :], 0.0)

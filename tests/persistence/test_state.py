@@ -149,6 +149,7 @@ def dataclasses_in(kind):
     return {
         field: [k for k in (typing.get_args(hint) or (hint,)) if is_dataclass(k)]
         for field, hint in typing.get_type_hints(kind).items()
+        if field != "own_axes"
     }
 
 

@@ -134,7 +134,8 @@ def test_votes_by_hyperplanes_without_some_rows(rows):
     before = votes.proba_of(asked, Execution())
     rest = np.setdiff1d(np.arange(130), rows)
     left = modes.append(more)[rest], np.r_[y, more_y][rest], np.r_[weight, more_weight][rest]
-    found = votes.without(rows).proba_of(asked, Execution())
+    labels = np.r_[y, more_y][rows], np.r_[weight, more_weight][rows]
+    found = votes.without(rows, *labels).proba_of(asked, Execution())
     # The highest similarity of all rows scales the sums, and cancels in the probabilities.
     assert_allclose(found, votes_by_hand(asked, *left), rtol=1e-9)
     assert_array_equal(votes.proba_of(asked, Execution()), before)  # a copy was changed
@@ -142,48 +143,8 @@ def test_votes_by_hyperplanes_without_some_rows(rows):
 
 def test_votes_by_hyperplanes_without_all_rows_are_the_prior():
     modes, y, weight = hyperplane_rows(30)
-    votes = HyperplaneVotes.build(modes, y, weight, PRIOR).without(np.arange(30))
+    votes = HyperplaneVotes.build(modes, y, weight, PRIOR).without(np.arange(30), y, weight)
     assert_array_equal(votes.proba_of(modes, Execution()), np.tile(PRIOR, (3, 30, 1)))
-
-
-@pytest.mark.parametrize(("share", "n_kept", "n_added"), [(0.25, 50, 20), (0.5, 100, 40)])
-def test_a_share_of_the_rows_votes_by_hyperplanes(share, n_kept, n_added):
-    modes, y, weight = hyperplane_rows(200)
-    votes = HyperplaneVotes.build(modes, y, weight, PRIOR, share=share)
-    kept = np.flatnonzero(votes.place >= 0)
-    assert len(kept) == len(votes.y) == n_kept
-    assert_array_equal(np.sort(votes.place[kept]), np.arange(n_kept))
-    asked, _, _ = hyperplane_rows(25, seed=1)
-    chosen = modes[kept], y[kept], weight[kept]
-    assert_allclose(votes.proba_of(asked, Execution()), votes_by_hand(asked, *chosen), rtol=1e-9)
-
-    more, more_y, more_weight = hyperplane_rows(80, seed=2)
-    votes = votes.with_labels(more, more_y, more_weight)
-    every = np.flatnonzero(votes.place >= 0)
-    assert len(every) == len(votes.y) == n_kept + n_added  # the same share
-    assert_array_equal(every[:n_kept], kept)
-    joined = modes.append(more), np.r_[y, more_y], np.r_[weight, more_weight]
-    assert_array_equal(votes.bits[votes.place[every]], joined[0].codes[every])
-    assert_array_equal(votes.y[votes.place[every]], joined[1][every])
-    assert_array_equal(votes.weight[votes.place[every]], joined[2][every])
-
-    taken = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 200, 201, 202, 203, 279])
-    is_kept = np.isin(taken, every)
-    assert is_kept.any()
-    assert not is_kept.all()
-    rest = np.setdiff1d(every, taken)
-    found = votes.without(taken).proba_of(asked, Execution())
-    expected = votes_by_hand(asked, *(part[rest] for part in joined))
-    assert_allclose(found, expected, rtol=1e-9)
-    unchanged = votes.without(taken[~is_kept]).proba_of(asked, Execution())
-    assert_array_equal(unchanged, votes.proba_of(asked, Execution()))
-
-
-def test_at_least_one_row_votes_by_hyperplanes():
-    modes, y, weight = hyperplane_rows(20)
-    votes = HyperplaneVotes.build(modes, y, weight, PRIOR, share=1e-6)
-    assert len(votes.y) == 1
-    assert_array_equal(votes.proba_of(modes, Execution())[0], np.eye(3)[np.repeat(votes.y, 20)])
 
 
 def saved_votes(**changed):
@@ -236,9 +197,9 @@ def test_counts_without_all_their_rows_are_exactly_zero():
     """A rest of rounding at K = 1 would outweigh every real neighbour at a large gamma."""
     weight = np.random.default_rng(0).uniform(0.1, 1, 50)
     counts = np.array([[weight.sum(), 1.0]])
-    stored, y = np.zeros(51, dtype=int), np.r_[np.zeros(50, dtype=int), 1]
-    evidence = LabelEvidence(None, counts, False, None)
-    left = evidence.without(stored, y, np.r_[weight[::-1], 0.25])
+    row_mode, y = np.zeros(51, dtype=int), np.r_[np.zeros(50, dtype=int), 1]
+    evidence = LabelEvidence(None, counts, False, None, row_mode=row_mode)
+    left = evidence.without(np.arange(51), y, np.r_[weight[::-1], 0.25])
     assert_array_equal(left.counts, [[0.0, 0.75]])
 
 

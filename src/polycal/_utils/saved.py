@@ -14,7 +14,8 @@ class Array(NamedTuple):
     """An array: its type, and a name for the length of each axis.
 
     Axes of one name have one length throughout a model: compiled loops index by these lengths
-    without checks of their own.
+    without checks of their own. A dataclass that may occur more than once in a model lists in
+    ``own_axes`` the names whose lengths are its own.
     """
 
     dtype: str

@@ -81,6 +81,25 @@ def folds(**named: object) -> None:
             )
 
 
+def n_bytes(memory_limit: object) -> float:
+    """A size of memory in bytes, from a number of bytes or a text such as "2GiB" or "500 MB"."""
+    units = {"": 1.0, "B": 1.0}
+    for power, prefix in enumerate("KMGT", 1):
+        units[f"{prefix}B"], units[f"{prefix}IB"] = 1000.0**power, 1024.0**power
+    text = str(memory_limit).strip().upper()
+    number = text.rstrip("KMGTIB ")
+    try:
+        size = float(number) * units[text[len(number) :].strip()]
+    except (KeyError, ValueError):
+        size = math.nan
+    if isinstance(memory_limit, bool) or not 0 < size < math.inf:
+        raise ValueError(
+            f'memory_limit must be a number of bytes above 0, or a text such as "2GiB" or "500MB"; '
+            f"got {memory_limit!r}."
+        )
+    return size
+
+
 def as_floats(values: object, name: str, expected: str) -> Floats:
     """The values as an array of floats; ``expected`` completes the error message."""
     try:

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.validation import n_bytes
 from ..core.execution import Execution
 from ..core.reading import LabelledRows
 from ..gate.bandwidth import GeodesicBandwidth, PolytopeBandwidth
@@ -39,6 +40,7 @@ from .folds import (
     holdout_folds,
     holdout_split,
     out_of_bag_folds,
+    read_rows,
 )
 from .reference_set import ReferenceSet, ReferenceSettings
 
@@ -77,6 +79,7 @@ class Options:
         gate = GeodesicGate if p["gate"] == "geodesic" else GaussianGate
         bandwidth = GeodesicBandwidth if p["bandwidth"] == "geodesic" else PolytopeBandwidth
         by_query = p["posterior"] == "pooled" and not euclidean
+        sampled = _sampled(p, gate is GeodesicGate and not euclidean)
         reference = ReferenceSettings(
             votes=QueryVotes if by_query else PolytopeVotes,
             bandwidth=bandwidth(p["regularization"]),
@@ -89,6 +92,9 @@ class Options:
             gamma=None if p["gamma"] == "auto" else float(p["gamma"]),
             n_hyperplanes=int(p["n_hyperplanes"]),
             seed=_seed(p["random_state"]),
+            sample_modes=sampled,
+            sample_planes=sampled,
+            memory=n_bytes(p["memory_limit"]),
         )
         return cls(
             reference=reference,
@@ -196,6 +202,7 @@ def fit_model(
         level = affordable_level(losses, scores)
     caution, floor = options.caution(losses, scores, level)
     gate = replace(gate, log_floor=floor if options.floor is None else options.floor)
+    reference = reference.with_tables()
     return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
 
 
@@ -233,14 +240,22 @@ def calibrate(
     fitted = parent if parent.is_fitted else fit(rows)
     execution = replace(execution, device=fitted.gpu)
     settings, own = options.reference, None
+    reading = read_rows(fitted, rows, execution)
+    if plan == "oob":
+        # Sampled paths go through all trees, and a row is out of bag in a third of them.
+        if settings.sampling(reading.modes, by_planes=False) is not None:
+            plan = _without_bags(options)
+        if plan == "oob":
+            settings = replace(settings, sample_modes=False)
     if held is not None:
-        reference, folds = holdout_folds(fitted, rows, held, settings, execution)
+        reference, folds = holdout_folds(fitted, reading, rows, held, settings, execution)
     elif plan == "oob":
-        reference, folds = out_of_bag_folds(fitted, rows, settings, execution)
+        reference, folds = out_of_bag_folds(fitted, reading, rows, settings, execution)
     else:
         splitter = N_PARTS if isinstance(options.calibration, str) else options.calibration
         splits = cross_fit_splits(rows, classes, splitter, options.random_state)
-        reference, folds, own = cross_fitted_folds(fit, fitted, rows, splits, settings, execution)
+        parents = (fit, reading)
+        reference, folds, own = cross_fitted_folds(*parents, rows, splits, settings, execution)
     return Calibration(plan, fitted, reference, folds, own)
 
 
@@ -275,6 +290,21 @@ def choose_plan(
             f'{parent.estimator!r}. Use calibration="cv".'
         )
     return plan
+
+
+def _without_bags(options: Options) -> str:
+    """The plan in place of "oob" where the search by the trees is better sampled.
+
+    Where the user has chosen "oob", the search is exact.
+    """
+    if options.calibration == "auto":
+        return "cv"
+    if options.reference.sample_modes:
+        raise ValueError(
+            'search="sampled" goes through all trees, so that no row is out of bag on a path: '
+            'calibration="oob" needs search="exact". Use that, or calibration="cv" or "holdout".'
+        )
+    return "oob"
 
 
 def out_of_bag_share(groups: Ints) -> float:
@@ -324,6 +354,25 @@ def _new_weight(folds: list[CalibrationFold]) -> float | None:
         return None
     weight = concatenated(folds, lambda fold: fold.rows.weight)
     return float(weight.sum() / len(np.unique(np.concatenate(groups))))
+
+
+def _sampled(parameters: dict[str, Any], by_similarity: bool) -> bool | None:
+    """What the parameter ``search`` means; None: sampled where that is cheaper.
+
+    Sampled sums are those of whole exponents, and sampled neighbours the nearest by K.
+    """
+    search = parameters["search"]
+    possible = (
+        by_similarity and parameters["posterior"] != "kernel" and parameters["gamma"] == "auto"
+    )
+    if search == "sampled" and not possible:
+        raise ValueError(
+            'search="sampled" needs posterior="pooled" or "parent", gate="geodesic", '
+            'distance="geodesic" and gamma="auto". Use these, or search="exact".'
+        )
+    if search == "auto" and possible:
+        return None
+    return search == "sampled"
 
 
 def _caution(caution: Any) -> Caution:

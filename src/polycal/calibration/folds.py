@@ -103,6 +103,7 @@ class OwnRows:
 
 def holdout_folds(
     parent: Adapter,
+    reading: Reading,
     rows: LabelledRows,
     held: LabelledRows,
     settings: ReferenceSettings,
@@ -110,26 +111,32 @@ def holdout_folds(
 ) -> tuple[ReferenceSet, list[CalibrationFold]]:
     """Held-out rows, scored by the parent that was fitted without them.
 
+    ``reading``, here and below, is what the final parent computes for the rows.
+
     With ``QueryVotes``, the held-out labels are added to the votes; the rows are split into parts,
     and each part is scored without its own labels.
     """
-    reading, held_reading = (read_rows(parent, part, execution) for part in (rows, held))
+    held_reading = read_rows(parent, held, execution)
     reference = ReferenceSet.build(reading, rows, settings, execution)
     if settings.votes is not QueryVotes:
         return reference, [CalibrationFold.score(reference, held_reading, held, execution)]
     encoded = reference.table.encode(held_reading.features)
     held_reading = reference.read_modes(held_reading, encoded, execution)
-    reference, stored = reference.with_labels(held_reading, held, execution)
+    reference = reference.with_labels(held_reading, held, execution)
     folds = []
     for _, part in parts_of(stratified_parts(held.y, held.groups)):
         some = held.take(part)
-        others = reference.without_labels(stored[part], len(rows) + part, some)
+        others = reference.without_labels(len(rows) + part, some)
         folds.append(CalibrationFold.score(others, held_reading.take(part), some, execution))
     return reference, folds
 
 
 def out_of_bag_folds(
-    parent: Adapter, rows: LabelledRows, settings: ReferenceSettings, execution: Execution
+    parent: Adapter,
+    reading: Reading,
+    rows: LabelledRows,
+    settings: ReferenceSettings,
+    execution: Execution,
 ) -> tuple[ReferenceSet, list[CalibrationFold]]:
     """The training rows, each scored by its out-of-bag trees only.
 
@@ -137,7 +144,6 @@ def out_of_bag_folds(
     are from the other parts, and a row that is alone in its polytope is not its own neighbour.
     Rows without an out-of-bag tree are left out.
     """
-    reading = read_rows(parent, rows, execution)
     reference = ReferenceSet.build(reading, rows, settings, execution)
     owner = reference.row_polytope
     alone = _alone(reference.polytopes.size, owner, rows)
@@ -159,7 +165,7 @@ def out_of_bag_folds(
     folds = []
     for others, part in parts_of(stratified_parts(rows.y, rows.groups)):
         known = rows.take(others), owner[others], settings.bandwidth, execution
-        partial = reference.without_labels(owner[part], part, rows.take(part))
+        partial = reference.without_labels(part, rows.take(part))
         partial = partial.with_widths_from(reading.take(others), *known)
         part = part[usable[part]]
         if len(part) == 0:
@@ -173,7 +179,7 @@ def out_of_bag_folds(
 
 def cross_fitted_folds(
     fit: Callable[[LabelledRows], Adapter],
-    parent: Adapter,
+    reading: Reading,
     rows: LabelledRows,
     splits: list[tuple[Ints, Ints]],
     settings: ReferenceSettings,
@@ -185,7 +191,6 @@ def cross_fitted_folds(
     usually higher than K to all rows. The excess is that of the sets' own rows, and is taken off.
     What is left of it at each rank of the scores is seen on the same rows, which are returned too.
     """
-    reading = read_rows(parent, rows, execution)
     reference = ReferenceSet.build(reading, rows, settings, execution)
     # The same rows for every set, as far as it has them.
     place = np.random.default_rng(0).permutation(len(rows))

@@ -17,11 +17,13 @@ from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
 from ..core.table import Columns, Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
-from ..kernels import EuclideanIndex, Hyperplanes, KernelIndex, Search
+from ..kernels import EuclideanIndex, Hyperplanes, KernelIndex, Sampling, Search
 from ..posterior.votes import (
     HYPERPLANE_SCALES,
-    MOST_ROWS,
+    N_SEQUENCES,
     PARENT_SCALES,
+    SAMPLED_HYPERPLANE_SCALES,
+    SAMPLED_PARENT_SCALES,
     HyperplaneVotes,
     LabelEvidence,
     PolytopeVotes,
@@ -46,7 +48,21 @@ class ReferenceSettings:
     n_classes: int
     gamma: float | None  # of the votes with one exponent, where it is given
     n_hyperplanes: int
-    seed: int  # that hyperplanes are drawn with
+    seed: int  # that hyperplanes and paths are drawn with
+    # whether the search by the parent's modes, and that by hyperplanes, are by sampled paths; None:
+    # where that is cheaper
+    sample_modes: bool | None
+    sample_planes: bool | None
+    memory: float  # of the sampled tables, in bytes
+
+    def sampling(self, modes: ActivationModes, by_planes: bool) -> Sampling | None:
+        """How paths through these modes are sampled; None where the search is exact."""
+        scales = SAMPLED_HYPERPLANE_SCALES if by_planes else SAMPLED_PARENT_SCALES
+        found = Sampling(scales, N_SEQUENCES, self.memory / 2, self.seed)
+        wanted = self.sample_planes if by_planes else self.sample_modes
+        if wanted is None:
+            wanted = found.is_cheaper(modes)
+        return found if wanted else None
 
 
 @dataclass(frozen=True)
@@ -66,7 +82,7 @@ class ReferenceSet:
     n_views: int = saved_number(int, above=0, below=2**31)
     # hyperplanes among the rows, and the votes by them; the planes alone where they make the modes
     planes: Hyperplanes | None = saved_part()
-    hyperplanes: HyperplaneVotes | None = saved_part()
+    hyperplanes: HyperplaneVotes | QueryVotes | None = saved_part()
     index: KernelIndex | EuclideanIndex = unsaved("that of the evidence, or built from the modes")
 
     @classmethod
@@ -112,19 +128,29 @@ class ReferenceSet:
         labels = (rows.y, rows.weight, settings.n_classes, table.level_offsets)
         polytopes = Polytopes.from_groups(modes, owner, X, *labels)
         prior = np.bincount(rows.y, rows.weight, settings.n_classes) / rows.weight.sum()
+        sampling = settings.sampling(modes, by_planes=without_modes)
         # These votes are pooled with the parent, so they leave out a network's output layer.
-        evidence = LabelEvidence.build(modes, polytopes.counts, by_query, execution.device)
+        labelled = (modes, polytopes.counts, by_query, execution.device)
+        evidence = LabelEvidence.build(*labelled, sampling, row_mode=owner)
         n_samples = n_samples or len(rows)
         votes: QueryVotes | PolytopeVotes = PolytopeVotes(evidence, prior, n_samples)
         if by_query:
             powers = HYPERPLANE_SCALES if without_modes else PARENT_SCALES
-            if settings.gamma is not None:
+            if sampling is not None:
+                powers = sampling.scales.astype(float)
+            elif settings.gamma is not None:
                 powers = exponents(np.array([settings.gamma]), n_samples)
             votes = QueryVotes(evidence, prior, n_samples, powers)
-        hyperplanes = None
+        hyperplanes: HyperplaneVotes | QueryVotes | None = None
         if sides is not None and not without_modes:
-            share = MOST_ROWS / max(len(rows), MOST_ROWS)
-            hyperplanes = HyperplaneVotes.build(sides, rows.y, rows.weight, prior, share)
+            labels_of_rows = (sides, rows.y, rows.weight)
+            by_planes = settings.sampling(sides, by_planes=True)
+            if by_planes is None:
+                hyperplanes = HyperplaneVotes.build(*labels_of_rows, prior)
+            else:
+                some_rows = LabelEvidence.of_rows(*labels_of_rows, settings.n_classes, by_planes)
+                scales = by_planes.scales.astype(float)
+                hyperplanes = QueryVotes(some_rows, prior, n_samples, scales)
         columns = some = None
         if robust:
             columns = Columns.of(X[:, : len(table.numbers)])
@@ -171,43 +197,32 @@ class ReferenceSet:
 
     def with_labels(
         self, reading: Reading, rows: LabelledRows, execution: Execution
-    ) -> tuple[ReferenceSet, Ints]:
-        """Add the labels of more rows, which vote but are not neighbours.
-
-        Also return the number of each row's mode in the index, where the modes of the new rows are
-        after the polytopes.
-        """
-        known = self.votes.evidence
-        distinct, owner = reading.modes.distinct()
-        counts = np.zeros((len(distinct), known.counts.shape[1]))
-        np.add.at(counts, (owner, rows.y), rows.weight)
-        evidence = LabelEvidence.build(
-            known.modes.append(distinct),
-            np.concatenate([known.counts, counts]),
-            known.hidden_labels,
-            execution.device,
-        )
+    ) -> ReferenceSet:
+        """Add the labels of more rows, which vote but are not neighbours."""
+        labels = reading.modes, rows.y, rows.weight
+        evidence = self.votes.evidence.with_labels(*labels, execution.device)
         hyperplanes = self.hyperplanes
         if hyperplanes is not None:
             assert self.planes is not None
-            bits = self.planes.modes(self.table.encode(reading.features), execution)
-            hyperplanes = hyperplanes.with_labels(bits, rows.y, rows.weight)
-        reference = replace(
-            self,
-            votes=replace(self.votes, evidence=evidence),
-            index=evidence.index,
-            hyperplanes=hyperplanes,
-        )
-        return reference, len(self.polytopes) + owner
+            sides = self.planes.modes(self.table.encode(reading.features), execution)
+            hyperplanes = hyperplanes.with_labels(sides, rows.y, rows.weight)
+        votes = replace(self.votes, evidence=evidence)
+        return replace(self, votes=votes, index=evidence.index, hyperplanes=hyperplanes)
 
-    def without_labels(self, stored: Ints, numbers: Ints, rows: LabelledRows) -> ReferenceSet:
-        """Leave out the labels of some rows.
+    def without_labels(self, numbers: Ints, rows: LabelledRows) -> ReferenceSet:
+        """Leave out the labels of some rows, which have these numbers among all that vote."""
+        left_out = numbers, rows.y, rows.weight
+        hyperplanes = self.hyperplanes
+        if hyperplanes is not None:
+            hyperplanes = hyperplanes.without(*left_out)
+        votes = replace(self.votes, evidence=self.votes.evidence.without(*left_out))
+        return replace(self, votes=votes, hyperplanes=hyperplanes)
 
-        ``stored`` has the numbers of their modes, ``numbers`` those of the rows themselves among
-        all that have given their labels.
-        """
-        evidence = self.votes.evidence.without(stored, rows.y, rows.weight)
-        hyperplanes = None if self.hyperplanes is None else self.hyperplanes.without(numbers)
+    def with_tables(self) -> ReferenceSet:
+        """Keep the sampled tables, so that they are saved."""
+        evidence, hyperplanes = self.votes.evidence.with_tables(), self.hyperplanes
+        if isinstance(hyperplanes, QueryVotes):
+            hyperplanes = replace(hyperplanes, evidence=hyperplanes.evidence.with_tables())
         votes = replace(self.votes, evidence=evidence)
         return replace(self, votes=votes, hyperplanes=hyperplanes)
 
@@ -233,12 +248,10 @@ class ReferenceSet:
     @property
     def witnesses(self) -> dict[str, int]:
         """Number of sources of each witness in the pool."""
-        votes = self.votes
-        n_scales = len(votes.exponents) if isinstance(votes, QueryVotes) else 1
         stand_in = self.planes is not None and self.hyperplanes is None
-        sizes = {"parent": 1, "hyperplanes" if stand_in else "kernel": n_scales}
+        sizes = {"parent": 1, "hyperplanes" if stand_in else "kernel": self.votes.n_scales}
         if self.hyperplanes is not None:
-            sizes["hyperplanes"] = len(self.hyperplanes.n_squares)
+            sizes["hyperplanes"] = self.hyperplanes.n_scales
         return sizes
 
     def with_widths_from(

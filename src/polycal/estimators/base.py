@@ -49,6 +49,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         confidence: float | None = None,
         n_neighbors: int = 10,
         n_hyperplanes: int = 1024,
+        search: str = "auto",
+        memory_limit: str | float = "2GiB",
         regularization: float = 1e-6,
         scoring: str = "neg_log_loss",
         calibration: Any = "auto",
@@ -70,6 +72,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self.confidence = confidence
         self.n_neighbors = n_neighbors
         self.n_hyperplanes = n_hyperplanes
+        self.search = search
+        self.memory_limit = memory_limit
         self.regularization = regularization
         self.scoring = scoring
         self.calibration = calibration
@@ -279,6 +283,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         check.share(calibration_size=self.calibration_size)
         check.count(n_neighbors=self.n_neighbors)
         check.count(0, n_hyperplanes=self.n_hyperplanes)
+        check.one_of(["auto", "exact", "sampled"], search=self.search)
+        check.n_bytes(self.memory_limit)
         check.positive(regularization=self.regularization)
 
     def _check_rows(

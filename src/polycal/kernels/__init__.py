@@ -9,6 +9,7 @@ from .euclidean import EuclideanIndex, pair_similarity
 from .forest import ForestIndex
 from .hyperplanes import Hyperplanes
 from .network import NetworkIndex
+from .sampled import PathTables, SampledIndex, Sampling
 from .sides import LabelledSides
 from .torch import TorchIndex
 
@@ -19,6 +20,9 @@ __all__ = [
     "KernelIndex",
     "LabelledSides",
     "NetworkIndex",
+    "PathTables",
+    "SampledIndex",
+    "Sampling",
     "Search",
     "TorchIndex",
     "build_index",

@@ -115,7 +115,7 @@ class KernelIndex(ABC):
         blocks = map_blocks(
             lambda rows: self._nearest_block(queries[rows], X[rows], search, execution),
             len(queries),
-            8 * len(self.modes) + 16 * search.k * (1 + search.n_parts) + extra,
+            self._nearest_bytes(search) + 16 * search.k * (1 + search.n_parts) + extra,
             n_jobs=self._n_jobs(execution),
             block_bytes=self._block_bytes,
             verbose=execution.verbose,
@@ -162,6 +162,10 @@ class KernelIndex(ABC):
             desc="class ratios",
         )
         return np.concatenate(blocks, axis=1)
+
+    def _nearest_bytes(self, search: Search) -> float:
+        """Memory of one query in ``_nearest_block``, without its result and its class sums."""
+        return 8.0 * len(self.modes)
 
     @abstractmethod
     def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:

@@ -177,26 +177,7 @@ class ForestIndex(KernelIndex):
 
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         """K @ values from sums over each leaf, without a loop over pairs."""
-        out = np.zeros((len(queries), values.shape[1]))
-        n_leaves, stored = self._n_leaves, self.modes.codes
-
-        def columns(block: slice) -> None:
-            for start in range(block.start, block.stop, COLUMNS_AT_ONCE):
-                part = slice(start, min(start + COLUMNS_AT_ONCE, block.stop))
-                chunk = np.ascontiguousarray(values[:, part])
-                sums = np.zeros((len(queries), chunk.shape[1]))
-                leaf_product(queries.codes, stored, n_leaves, chunk, sums)
-                out[:, part] = sums
-
-        map_blocks(
-            columns,
-            values.shape[1],
-            8.0 * (len(queries) + len(stored) + n_leaves.max()),
-            n_jobs=execution.n_jobs,
-            verbose=execution.verbose,
-            desc="bandwidth",
-        )
-        return out
+        return leaf_matmul(queries.codes, self.modes.codes, values, execution)
 
     def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:
         return float(8 * len(exponents) * counts.shape[1])
@@ -205,3 +186,27 @@ class ForestIndex(KernelIndex):
         self, queries: ActivationModes, counts: Floats, exponents: Floats
     ) -> Floats:
         return self._search(queries, counts, exponents, self._packing())
+
+
+def leaf_matmul(queries: Array, stored: Array, values: Floats, execution: Execution) -> Floats:
+    """Sum over stored rows of the share of equal leaf ids times values, (n_queries, n_columns)."""
+    out = np.zeros((len(queries), values.shape[1]))
+    n_leaves = stored.max(axis=0).astype(np.int64) + 1
+
+    def columns(block: slice) -> None:
+        for start in range(block.start, block.stop, COLUMNS_AT_ONCE):
+            part = slice(start, min(start + COLUMNS_AT_ONCE, block.stop))
+            chunk = np.ascontiguousarray(values[:, part])
+            sums = np.zeros((len(queries), chunk.shape[1]))
+            leaf_product(queries, stored, n_leaves, chunk, sums)
+            out[:, part] = sums
+
+    map_blocks(
+        columns,
+        values.shape[1],
+        8.0 * (len(queries) + len(stored) + n_leaves.max()),
+        n_jobs=execution.n_jobs,
+        verbose=execution.verbose,
+        desc="bandwidth",
+    )
+    return out

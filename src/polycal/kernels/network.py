@@ -147,7 +147,7 @@ def _power_sums(K: Floats, counts: ClassCounts, exponents: Floats) -> Floats:
                 _sum_squares(power, weight, starts, sums[run[0] : run[-1] + 1, rows])
                 continue
             for e in run:
-                sums[e, rows] = power @ weight
+                _product(power, weight, sums[e, rows])
                 power *= power
     return sums
 
@@ -163,6 +163,15 @@ def _sum_squares(power, weight, starts, sums):
                 sums[0, i, y] += weighted_sum(some, weights)
                 for e in range(1, len(sums)):
                     sums[e, i, y] += _weighted_sum_of_squares(some, weights)
+
+
+@njit(nogil=True, cache=True)
+def _product(power, weight, out):
+    """power @ weight, row by row: in a matrix product, rounding would depend on the other rows."""
+    for i in range(power.shape[0]):
+        for j in range(power.shape[1]):
+            for y in range(weight.shape[1]):
+                out[i, y] += power[i, j] * weight[j, y]
 
 
 # The compiler may reorder these sums, so that it can vectorise them.
@@ -196,7 +205,7 @@ def _ctpop(typing_context, word):
 
 
 # An intrinsic is called without its typing context, which a type checker cannot know.
-_popcount: Any = _ctpop
+popcount: Any = _ctpop
 
 
 @njit(nogil=True, cache=True)
@@ -209,10 +218,10 @@ def count_differing(query, words, first, last, differ):
         ta, tb, tc, td = words[w], words[w + 1], words[w + 2], words[w + 3]
         for j in range(TILE):
             differ[j] += (
-                _popcount(a ^ ta[j])
-                + _popcount(b ^ tb[j])
-                + _popcount(c ^ tc[j])
-                + _popcount(d ^ td[j])
+                popcount(a ^ ta[j])
+                + popcount(b ^ tb[j])
+                + popcount(c ^ tc[j])
+                + popcount(d ^ td[j])
             )
 
 

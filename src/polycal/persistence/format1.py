@@ -127,6 +127,7 @@ def _votes(
         | {"sizes": {"tuple": expect_type(dict, modes).get("sizes")}},
         "counts": counts,
         "hidden_labels": hidden,
+        "tables": None,
     }
     votes = {"evidence": evidence, "prior": prior, "n_samples": n_samples}
     if settings["posterior"] == "pooled" and settings["distance"] == "geodesic":

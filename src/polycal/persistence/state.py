@@ -73,7 +73,13 @@ class PartReader(Unpacker):
         if not found:
             names = " or ".join(kind.__name__ for kind in kinds if is_dataclass(kind))
             raise AlteredFileError(f"the file holds {str(name)[:40]!r} where {names} belongs.")
+        # Its own axes have lengths of their own, inside this part alone.
+        own = getattr(found[0], "own_axes", ())
+        outside = {axis: self.lengths.pop(axis) for axis in own if axis in self.lengths}
         values = self.fields(node, found[0])
+        for axis in own:
+            self.lengths.pop(axis, None)
+        self.lengths |= outside
         part = getattr(found[0], "restore", found[0])(**values)
         check_part(part)
         return part

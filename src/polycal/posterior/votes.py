@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn import get_config
@@ -15,15 +15,24 @@ from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes
-from ..kernels import KernelIndex, LabelledSides, build_index
+from ..kernels import (
+    KernelIndex,
+    LabelledSides,
+    PathTables,
+    SampledIndex,
+    Sampling,
+    build_index,
+)
 
 # Exponents of the similarity by which labels vote, one source of the pool each: of the parent's
 # modes, and of random hyperplanes, of which two rows always have many in common.
 PARENT_SCALES: Floats = np.array([2.0, 8.0, 32.0])
 HYPERPLANE_SQUARES: Ints = np.array([3, 5, 7])
 HYPERPLANE_SCALES: Floats = np.exp2(HYPERPLANE_SQUARES)
-# Beyond this number of rows, random ones vote by hyperplanes: each query is compared with all.
-MOST_ROWS = 20_000
+# The same where paths are sampled: numbers of paths on which rows agree, and of sequences of them.
+SAMPLED_PARENT_SCALES: Ints = np.array([2, 4, 8, 16, 32, 64])
+SAMPLED_HYPERPLANE_SCALES: Ints = np.array([8, 32, 128])
+N_SEQUENCES = 200
 
 # With one exponent, it is gamma log n: with 0.01 the weights are nearly equal, with 20 nearly all
 # weight is on the most similar polytope. The grid is extended by three steps while its best point
@@ -41,7 +50,11 @@ class LabelEvidence:
     counts: Floats = saved_array("float64 modes classes")
     # whether K is that of a network's hidden layers, without its output layer
     hidden_labels: bool = saved_number(bool)
-    index: KernelIndex = unsaved("built from the modes")
+    index: KernelIndex = unsaved("built from the modes, or from them and the tables")
+    # where class sums and neighbours are sampled, and the fit is complete
+    tables: PathTables | None = saved_part(default=None)
+    # mode of each row that has given its label
+    row_mode: Ints | None = unsaved("needed for a fit alone", default=None)
 
     @classmethod
     def build(
@@ -50,21 +63,80 @@ class LabelEvidence:
         counts: Floats,
         hidden_labels: bool = False,
         device: str | None = None,
+        sampling: Sampling | None = None,
+        n_candidates: int | None = None,
+        row_mode: Ints | None = None,
     ) -> LabelEvidence:
-        """Build with the index for these modes."""
-        index = build_index(modes, device, hidden_labels)
-        return cls(modes, counts, index.hidden_labels, index)
+        """Build with the index for these modes, which is exact unless paths are sampled.
+
+        The first ``n_candidates`` modes, by default all, may be neighbours.
+        """
+        index: KernelIndex
+        if sampling is None:
+            index = build_index(modes, device, hidden_labels)
+        else:
+            n_candidates = len(modes) if n_candidates is None else n_candidates
+            index = SampledIndex(modes, counts, n_candidates, sampling, hidden_labels)
+        return cls(modes, counts, index.hidden_labels, index, row_mode=row_mode)
+
+    @classmethod
+    def of_rows(
+        cls,
+        modes: ActivationModes,
+        y: Ints,
+        weight: Floats,
+        n_classes: int,
+        sampling: Sampling | None = None,
+    ) -> LabelEvidence:
+        """Build from one mode, class and weight for each row."""
+        distinct, row_mode = modes.distinct()
+        counts = _class_counts(row_mode, y, weight, (len(distinct), n_classes))
+        return cls.build(distinct, counts, sampling=sampling, row_mode=row_mode)
 
     @classmethod
     def restore(cls, **saved: Any) -> LabelEvidence:
         """From a file; what it says of the layers is kept as it is, to be checked."""
-        return cls(index=build_index(saved["modes"], None, saved["hidden_labels"]), **saved)
+        modes, hidden_labels, tables = saved["modes"], saved["hidden_labels"], saved["tables"]
+        index: KernelIndex
+        if tables is None:
+            index = build_index(modes, None, hidden_labels)
+        else:
+            index = SampledIndex.restore(modes, saved["counts"], tables, hidden_labels)
+        return cls(index=index, **saved)
 
-    def without(self, stored: Ints, y: Ints, weight: Floats) -> LabelEvidence:
-        """Leave out the labels y of some rows, whose modes have the numbers ``stored``.
+    def with_labels(
+        self, modes: ActivationModes, y: Ints, weight: Floats, device: str | None = None
+    ) -> LabelEvidence:
+        """Add the labels of more rows, whose modes are no candidates for neighbours."""
+        assert self.row_mode is not None
+        distinct, row_mode = modes.distinct()
+        counts = _class_counts(row_mode, y, weight, (len(distinct), self.counts.shape[1]))
+        sampling, n_candidates = None, None
+        if isinstance(self.index, SampledIndex):
+            sampling, n_candidates = self.index.sampling, self.index.n_candidates
+        return LabelEvidence.build(
+            self.modes.append(distinct),
+            np.concatenate([self.counts, counts]),
+            self.hidden_labels,
+            device,
+            sampling,
+            n_candidates,
+            np.concatenate([self.row_mode, len(self.modes) + row_mode]),
+        )
+
+    def with_tables(self) -> LabelEvidence:
+        """Keep the sampled tables, so that they are saved."""
+        if not isinstance(self.index, SampledIndex):
+            return self
+        return replace(self, tables=self.index.tables)
+
+    def without(self, rows: Ints, y: Ints, weight: Floats) -> LabelEvidence:
+        """Leave out the labels y of the rows of these numbers.
 
         A remaining count that is no larger than rounding becomes 0.
         """
+        assert self.row_mode is not None
+        stored = self.row_mode[rows]
         counts = self.counts.copy()
         np.subtract.at(counts, (stored, y), weight)
         left = counts[stored, y]
@@ -75,6 +147,12 @@ class LabelEvidence:
         """Inconsistencies in evidence that was read from a file, as messages."""
         if self.hidden_labels and len(self.modes.sizes) < 2:
             yield "labels by hidden layers need more than one layer"
+        if self.tables is not None:
+            n_groups = len(self.modes.sizes) - self.hidden_labels
+            if self.tables.n_groups != n_groups:
+                yield "sampled paths go through other layers"
+            else:
+                yield from self.tables.contradictions_with(self.modes, self.counts.shape[1])
 
 
 @dataclass(frozen=True)
@@ -83,6 +161,8 @@ class QueryVotes:
 
     With ``evidence.hidden_labels``, K is that of a network's hidden layers.
     """
+
+    own_axes: ClassVar[tuple[str, ...]] = ("modes", "symbols", "scales")
 
     evidence: LabelEvidence = saved_part()
     prior: Floats = saved_array("float64 classes")
@@ -93,6 +173,24 @@ class QueryVotes:
         """Probabilities at each exponent, shape (n_exponents, n_queries, n_classes)."""
         index, counts = self.evidence.index, self.evidence.counts
         return normalize(index.class_sums(modes, counts, self.exponents, execution), self.prior)
+
+    def with_labels(self, modes: ActivationModes, y: Ints, weight: Floats) -> QueryVotes:
+        """Add the labels of more rows."""
+        return replace(self, evidence=self.evidence.with_labels(modes, y, weight))
+
+    def without(self, rows: Ints, y: Ints, weight: Floats) -> QueryVotes:
+        """Leave out the labels y of the rows of these numbers."""
+        return replace(self, evidence=self.evidence.without(rows, y, weight))
+
+    @property
+    def n_planes(self) -> int:
+        """Number of hyperplanes, where the modes are their sides."""
+        return self.evidence.modes.sizes[0]
+
+    @property
+    def n_scales(self) -> int:
+        """Number of sources of the pool."""
+        return len(self.exponents)
 
     @property
     def searched_labels(self) -> tuple[Floats | None, Floats]:
@@ -126,7 +224,7 @@ class HyperplaneVotes:
     # the exponents are 2 to these powers
     n_squares: Ints = saved_array("int64 hyperplane_scales")
     index: LabelledSides = unsaved("built from the bits")
-    # place of each row of the fit among the rows here, -1 for a row that has none
+    # place of each row of the fit among the rows here
     place: Ints | None = unsaved("needed for a fit alone", default=None)
 
     @classmethod
@@ -136,17 +234,12 @@ class HyperplaneVotes:
         y: Ints,
         weight: Floats,
         prior: Floats,
-        share: float = 1.0,
     ) -> HyperplaneVotes:
-        """The votes of a random share of these rows."""
-        kept = np.arange(len(y))
-        if share < 1.0:
-            n_kept = max(1, round(share * len(y)))
-            kept = np.random.default_rng(0).permutation(len(y))[:n_kept]
-        kept = kept[np.lexsort((kept, y[kept]))]
-        place = np.full(len(y), -1)
-        place[kept] = np.arange(len(kept))
-        modes, y, weight = modes[kept], y[kept], weight[kept]
+        """The votes of these rows."""
+        order = np.argsort(y, kind="stable")
+        place = np.empty(len(y), dtype=np.int64)
+        place[order] = np.arange(len(y))
+        modes, y, weight = modes[order], y[order], weight[order]
         index = LabelledSides(modes, np.searchsorted(y, np.arange(len(prior) + 1)))
         saved = (modes.codes, modes.sizes[0], y, weight, prior, HYPERPLANE_SQUARES)
         return cls(*saved, index, place)
@@ -163,28 +256,29 @@ class HyperplaneVotes:
         return cls(index=LabelledSides(modes, starts), **saved)
 
     def with_labels(self, modes: ActivationModes, y: Ints, weight: Floats) -> HyperplaneVotes:
-        """Add the labels of more rows, of which as many are kept as of the others."""
+        """Add the labels of more rows."""
         assert self.place is not None
-        more = HyperplaneVotes.build(modes, y, weight, self.prior, len(self.y) / len(self.place))
         both = HyperplaneVotes.build(
-            ActivationModes(np.concatenate([self.bits, more.bits]), modes.sizes, packed=True),
-            np.concatenate([self.y, more.y]),
-            np.concatenate([self.weight, more.weight]),
+            ActivationModes(np.concatenate([self.bits, modes.codes]), modes.sizes, packed=True),
+            np.concatenate([self.y, y]),
+            np.concatenate([self.weight, weight]),
             self.prior,
         )
-        assert more.place is not None
         assert both.place is not None
-        shifted = np.where(more.place >= 0, len(self.y) + more.place, -1)
-        place = np.concatenate([self.place, shifted])
-        return replace(both, place=np.where(place >= 0, both.place[place], -1))
+        number = np.concatenate([self.place, len(self.y) + np.arange(len(y))])
+        return replace(both, place=both.place[number])
 
-    def without(self, rows: Ints) -> HyperplaneVotes:
-        """Leave out the labels of the rows of these numbers."""
+    def without(self, rows: Ints, y: Ints, weight: Floats) -> HyperplaneVotes:
+        """Leave out the labels y of the rows of these numbers."""
         assert self.place is not None
-        stored = self.place[rows]
-        weight = self.weight.copy()
-        weight[stored[stored >= 0]] = 0.0
-        return replace(self, weight=weight)
+        left = self.weight.copy()
+        left[self.place[rows]] = 0.0
+        return replace(self, weight=left)
+
+    @property
+    def n_scales(self) -> int:
+        """Number of sources of the pool."""
+        return len(self.n_squares)
 
     def proba_of(self, modes: ActivationModes, execution: Execution) -> Floats:
         """Probabilities at each exponent, shape (n_exponents, n_queries, n_classes)."""
@@ -232,6 +326,11 @@ class PolytopeVotes:
         return replace(self, ratios=self._ratios(np.array([gamma]), execution)[0])
 
     @property
+    def n_scales(self) -> int:
+        """Number of sources of the pool."""
+        return 1
+
+    @property
     def searched_labels(self) -> tuple[Floats | None, Floats]:
         """None and no exponents: ``proba`` needs only the nearest polytope."""
         return None, np.empty(0)
@@ -246,6 +345,13 @@ class PolytopeVotes:
         sums = evidence.index.class_sums(evidence.modes, evidence.counts, powers, execution)
         ratios: Floats = sums / sums.sum(axis=1, keepdims=True)
         return ratios
+
+
+def _class_counts(row_mode: Ints, y: Ints, weight: Floats, shape: tuple[int, int]) -> Floats:
+    """Weight of each class in each mode."""
+    counts = np.zeros(shape)
+    np.add.at(counts, (row_mode, y), weight)
+    return counts
 
 
 def exponents(gammas: Floats, n_samples: int) -> Floats:

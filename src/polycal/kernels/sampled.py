@@ -1,0 +1,471 @@
+"""Class sums and neighbours from sampled paths, at a cost that does not grow with the rows.
+
+K(x, s) is the share of paths (a tree, or one unit of each layer) on which two rows agree, so it is
+the probability that a random path agrees, and K^e that e independent random paths do. Sequences of
+random paths are drawn once. Rows that agree on the first e paths of a sequence share a bucket of
+scale e. The mean over the sequences of the class sums in a query's buckets is an unbiased estimate
+of sum_s K(x, s)^e n_sy, and the modes that stand for the buckets are near it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from .._utils.arrays import Array, Floats, Ints
+from .._utils.blocks import map_blocks
+from .._utils.saved import saved_array, saved_number
+from .._utils.significance import WEIGHT_ROUNDING
+from ..core.execution import Execution
+from ..core.neighbours import Neighbours
+from ..core.reading import ActivationModes
+from .base import KernelIndex, Search
+from .forest import VISIT_COST, leaf_matmul
+from .sampled_loops import (
+    BucketArrays,
+    ModeLabels,
+    assign_buckets,
+    build_table,
+    is_sound,
+    leaf_hashes,
+    look_up,
+    most_met,
+    path_symbols,
+    select_rows,
+    shared_leaves,
+    shared_units,
+    unit_hashes,
+)
+
+# Bytes of a bucket of one mode (tag and value in two slots), and of what a larger one adds.
+BUCKET_BYTES, LARGER_BYTES = 12.0, 40.0
+# Sequences whose buckets are counted to find out how much memory all of them need.
+TRIAL_SEQUENCES = 2
+# Modes that a query meets most, of which the nearest by exact K are its neighbours.
+CANDIDATES = 128
+# Stored modes that stand for all where a query meets too few and neighbours are wanted anyway.
+OTHERS = 10_000
+# Random paths by which K is estimated where it weighs sums over all rows.
+WEIGHING_PATHS = 128
+
+
+# Work of a query, in comparisons of a leaf id in the exact scan (benchmarks/scale.py --work
+# measures it): one draw of a path, one look-up in a table, one word of 64 bits of a stored mode,
+# and the powers of its similarity.
+DRAW_WORK, LOOK_UP_WORK, WORD_WORK, POWER_WORK = 4.0, 90.0, 0.5, 6.0
+# The exact search is taken while its work is at most this many times that of the sampled one,
+# because it has no error.
+WORTH_OF_EXACT = 2.0
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How paths are sampled."""
+
+    scales: Ints  # ascending numbers of paths, from 1 on
+    n_sequences: int
+    memory: float  # bytes of all tables, at most
+    seed: int
+
+    def is_cheaper(self, modes: ActivationModes) -> bool:
+        """Whether a query among these modes is so much cheaper by sampled paths."""
+        n_draws = int(self.scales[-1]) * len(modes.sizes)
+        look_ups = len(self.scales) * LOOK_UP_WORK
+        sampled = self.n_sequences * (DRAW_WORK * n_draws + look_ups)
+        return _exact_work(modes) > WORTH_OF_EXACT * sampled
+
+
+def _exact_work(modes: ActivationModes) -> float:
+    """Comparisons of one query with all stored modes."""
+    n_modes, n_columns = modes.codes.shape
+    if modes.packed:
+        return float(n_modes * (WORD_WORK * n_columns + POWER_WORK))
+    # Of a query that is drawn like the stored modes.
+    visits = sum(float((np.bincount(column) ** 2.0).sum()) for column in modes.codes.T) / n_modes
+    return min(visits * VISIT_COST, float(modes.codes.size))
+
+
+@dataclass(frozen=True)
+class PathTables:
+    """Tables of buckets: the class sums of stored modes, and one mode that stands for each bucket.
+
+    Modes are numbered in the order of their priority, which is random and depends on the mode
+    alone; those that may be neighbours come first. The first mode of a bucket stands for it.
+
+    A path is a column of leaf ids, or one bit of each of some groups; ``draws`` has the numbers of
+    columns, or of bits in a row of packed words.
+
+    Guarantees: the tables do not depend on the order of the modes, nor on threads. The expected
+    class sums at scale e are those of K^e. Edge cases: where memory is short, buckets of fine
+    scales are left out by their hash, the same for stored modes and queries, which widens the
+    error of the estimate but does not bias it.
+    """
+
+    own_axes: ClassVar[tuple[str, ...]] = (
+        "table_sequences",
+        "table_draws",
+        "table_scales",
+        "table_modes",
+        "table_starts",
+        "table_slots",
+        "table_content",
+    )
+
+    draws: Array = saved_array("int32 table_sequences table_draws")  # path by path
+    scales: Ints = saved_array("int64 table_scales")  # ascending numbers of paths
+    n_groups: int = saved_number(int, above=0)  # numbers of a path; 1 for leaf ids
+    order: Ints = saved_array("int64 table_modes")  # stored mode with each priority
+    label: Array = saved_array("int32 table_modes")  # class of a mode that has one; -1 for others
+    weight: Floats = saved_array("float64 table_modes")  # of that class
+    n_candidates: int = saved_number(int, above=0)  # modes that may be neighbours
+    start: Ints = saved_array("int64 table_starts")
+    tag: Array = saved_array("uint16 table_slots")
+    value: Array = saved_array("int32 table_slots")
+    content_start: Ints = saved_array("int64 table_starts")
+    content: Floats = saved_array("float64 table_content")
+    # A bucket is left out at a scale if its hash has any of these bits.
+    left_out_bits: Array = saved_array("uint64 table_scales")
+
+    @classmethod
+    def build(
+        cls,
+        modes: ActivationModes,
+        counts: Floats,
+        n_candidates: int,
+        n_groups: int,
+        sampling: Sampling,
+        execution: Execution,
+    ) -> PathTables:
+        """Tables of these modes with their class counts; the first ones may be neighbours.
+
+        Paths go through the first ``n_groups`` groups of symbols.
+        """
+        none, starts, floats = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0)
+        empty = cls(
+            draws=_draw(modes, n_groups, sampling),
+            scales=sampling.scales,
+            n_groups=n_groups,
+            order=np.zeros(0, np.int64),
+            label=none,
+            weight=floats,
+            n_candidates=0,
+            start=starts,
+            tag=np.zeros(0, np.uint16),
+            value=none,
+            content_start=starts,
+            content=floats,
+            left_out_bits=np.zeros(len(sampling.scales), np.uint64),
+        )
+        return empty.within(sampling.memory, modes).of(modes, counts, n_candidates, execution)
+
+    def of(
+        self, modes: ActivationModes, counts: Floats, n_candidates: int, execution: Execution
+    ) -> PathTables:
+        """Tables of other modes, with the same paths and the same buckets left out."""
+        priority = _priorities(modes)
+        order = np.lexsort((priority, np.arange(len(modes)) >= n_candidates))
+        modes, counts = modes[order], counts[order]
+        mode, y = np.nonzero(counts)
+        mode_first = np.searchsorted(mode, np.arange(len(modes) + 1))
+        mode_weight = counts[mode, y]
+        one = np.diff(mode_first) == 1
+        label, weight = np.full(len(modes), -1, np.int32), np.zeros(len(modes))
+        label[one], weight[one] = y[mode_first[:-1][one]], mode_weight[mode_first[:-1][one]]
+        labels = (ModeLabels(label, weight), mode_first, y.astype(np.int32), mode_weight)
+
+        def sequences(some: slice) -> list[tuple[Array, ...]]:
+            hashes = np.empty((some.stop - some.start, len(self.scales), len(modes)), np.uint64)
+            self._hash(modes, hashes, some)
+            return [
+                build_table(h, bits, *labels, counts.shape[1])
+                for sequence in hashes
+                for h, bits in zip(sequence, self.left_out_bits, strict=True)
+            ]
+
+        found = map_blocks(
+            sequences,
+            len(self.draws),
+            8.0 * len(modes) * (len(self.scales) + 6),
+            n_jobs=execution.n_jobs,
+            verbose=execution.verbose,
+            desc="tables",
+            block_bytes=0,  # a few sequences at once, so that their hashes stay near each other
+        )
+        tables = [table for block in found for table in block]
+        del found
+        tags, values, contents = zip(*tables, strict=True)
+        return replace(
+            self,
+            order=order,
+            label=label,
+            weight=weight,
+            n_candidates=n_candidates,
+            start=np.cumsum([0, *map(len, tags)]),
+            tag=np.concatenate(tags),
+            value=np.concatenate(values),
+            content_start=np.cumsum([0, *map(len, contents)]),
+            content=np.concatenate(contents),
+        )
+
+    def within(self, memory: float, modes: ActivationModes) -> PathTables:
+        """Halve the buckets of the scale that takes most until tables of these modes fit in."""
+        n_trials = min(TRIAL_SEQUENCES, len(self.draws))
+        hashes = np.empty((n_trials, len(self.scales), len(modes)), np.uint64)
+        self._hash(modes, hashes, slice(n_trials))
+        no_bits, bucket = np.uint64(0), np.empty(len(modes), np.int32)
+        counted = [[assign_buckets(h, no_bits, bucket) for h in trial] for trial in hashes]
+        buckets = len(self.draws) * np.max(counted, axis=0).astype(float)
+        # A bucket that holds several modes takes more; there are at most half as many of them.
+        several = np.minimum(buckets, len(self.draws) * len(modes) - buckets)
+        taken = BUCKET_BYTES * buckets + LARGER_BYTES * np.maximum(several, 0.0)
+        n_bits = np.zeros(len(self.scales), dtype=int)
+        while (taken / 2.0**n_bits).sum() > memory and n_bits.max() < 30:
+            n_bits[np.argmax(taken / 2.0**n_bits)] += 1
+        return replace(self, left_out_bits=(1 << n_bits.astype(np.uint64)) - np.uint64(1))
+
+    def _hash(self, modes: ActivationModes, out: Array, sequences: slice = slice(None)) -> None:
+        """Fill out[r, e, i]: the hash of mode i along sequence r up to scale e."""
+        fill = unit_hashes if modes.packed else leaf_hashes
+        fill(modes.codes, self.draws[sequences], self.scales * self.n_groups, out)
+
+    def look_up(
+        self, modes: ActivationModes, n_classes: int, n_found: int, less: PathTables | None = None
+    ) -> tuple[Floats, Ints]:
+        """Estimated class sums (n_scales, n_queries, n_classes), and places of near modes.
+
+        The sums are those of sum_s K^e n_sy times the number of sequences. Those of the tables
+        ``less`` are subtracted. The modes are the ``n_found`` that a query meets most, among those
+        that may be neighbours; -1 where there are fewer.
+        """
+        n_sequences, n_scales = len(self.draws), len(self.scales)
+        hashes = np.empty((n_sequences, n_scales, len(modes)), np.uint64)
+        self._hash(modes, hashes)
+        sums = np.zeros((n_scales, len(modes), n_classes))
+        met = np.empty((n_sequences * n_scales if n_found else 0, len(modes)), np.int32)
+        look_up(hashes, self.arrays, ModeLabels(self.label, self.weight), 1.0, sums, met)
+        if less is not None:
+            total, nothing = sums.copy(), met[:0]
+            labels = ModeLabels(less.label, less.weight)
+            look_up(hashes, less.arrays, labels, -1.0, sums, nothing)
+            sums[sums <= WEIGHT_ROUNDING * total] = 0.0
+        # What the buckets that were left out would add is added by those that were not.
+        sums *= (self.left_out_bits.astype(float) + 1.0)[:, None, None]
+        found = np.empty((len(modes), n_found), dtype=np.int64)
+        if n_found:
+            most_met(met, self.scales, self.n_candidates, found)
+        return sums, found
+
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in tables that were read from a file, as messages."""
+        n_tables, scales = len(self.draws) * len(self.scales), self.scales
+        ascending = len(scales) > 0 and scales[0] > 0 and (np.diff(scales) > 0).all()
+        if not ascending or self.draws.shape[1] != scales[-1] * self.n_groups:
+            yield "sampled paths have other lengths than their scales"
+        for start, end in ((self.start, self.tag), (self.content_start, self.content)):
+            bounds = start[0] == 0 and start[-1] == len(end) and (np.diff(start) >= 0).all()
+            if len(start) != n_tables + 1 or not bounds:
+                yield "sampled tables begin and end elsewhere"
+        if n_tables == 0 or (np.diff(self.start) < 1).any():
+            yield "a sampled table has no slots"
+        if not np.isfinite(self.weight).all() or not np.isfinite(self.content).all():
+            yield "a sampled table holds a weight that is no number"
+
+    def contradictions_with(self, modes: ActivationModes, n_classes: int) -> Iterator[str]:
+        """Inconsistencies between consistent tables and the modes that they are of."""
+        n_numbers = modes.codes.shape[1] * (64 if modes.packed else 1)
+        if self.draws.min() < 0 or self.draws.max() >= n_numbers:
+            yield "sampled paths pass symbols that modes do not have"
+        if len(self.label) and (self.label.min() < -1 or self.label.max() >= n_classes):
+            yield "a mode of the sampled tables has no class of the model"
+        in_order = np.array_equal(np.sort(self.order), np.arange(len(modes)))
+        if not in_order or not 0 < self.n_candidates <= len(modes):
+            yield "sampled tables are of other modes"
+        elif not is_sound(self.arrays, self.label, n_classes):
+            yield "a bucket of a sampled table has no content"
+
+    @property
+    def arrays(self) -> BucketArrays:
+        """The tables in the form that compiled loops take."""
+        return BucketArrays(
+            self.start,
+            self.tag,
+            self.value,
+            self.content_start,
+            self.content,
+            self.left_out_bits,
+        )
+
+    @property
+    def share_kept(self) -> Floats:
+        """Share of the buckets that are kept at each scale."""
+        kept: Floats = 1.0 / (self.left_out_bits.astype(float) + 1.0)
+        return kept
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the buckets."""
+        return sum(array.nbytes for array in self.arrays)
+
+
+def _draw(modes: ActivationModes, n_groups: int, sampling: Sampling) -> Array:
+    """Independent uniform paths through the first groups, shape (n_sequences, n_draws)."""
+    rng = np.random.default_rng(sampling.seed)
+    shape = (sampling.n_sequences, int(sampling.scales[-1]))
+    bits = 64 if modes.packed else 1
+    groups = list(zip(modes.column_ranges, modes.sizes, strict=True))[:n_groups]
+    draws = [bits * first + rng.integers(0, size, shape) for (first, _), size in groups]
+    flat: Array = np.stack(draws, axis=2).reshape(shape[0], -1).astype(np.int32)
+    return flat
+
+
+def _priorities(modes: ActivationModes) -> Array:
+    """A random number for each mode, which depends on all of its symbols."""
+    columns = np.arange(modes.codes.shape[1], dtype=np.int32)[None]
+    out = np.empty((1, 1, len(modes)), np.uint64)
+    leaf_hashes(modes.codes, columns, np.array([columns.shape[1]]), out)
+    priorities: Array = out[0, 0]
+    return priorities
+
+
+class SampledIndex(KernelIndex):
+    """Class sums and neighbours by ``PathTables``; K of the neighbours is exact.
+
+    The tables are built at the first query, unless they are given.
+    """
+
+    def __init__(
+        self,
+        modes: ActivationModes,
+        counts: Floats,
+        n_candidates: int,
+        sampling: Sampling,
+        hidden_labels: bool = False,
+        tables: PathTables | None = None,
+    ):
+        super().__init__(modes)
+        self.hidden_labels = hidden_labels and len(modes.sizes) > 1
+        self.n_candidates, self.sampling = n_candidates, sampling
+        self._counts, self._tables, self._execution = counts, tables, Execution()
+
+    @classmethod
+    def restore(
+        cls, modes: ActivationModes, counts: Floats, tables: PathTables, hidden_labels: bool
+    ) -> SampledIndex:
+        """The index with tables that were built before."""
+        sampling = Sampling(tables.scales, len(tables.draws), np.inf, 0)
+        return cls(modes, counts, tables.n_candidates, sampling, hidden_labels, tables)
+
+    @property
+    def tables(self) -> PathTables:
+        """The tables of buckets."""
+        if self._tables is None:
+            n_groups = len(self.modes.sizes) - self.hidden_labels
+            stored = (self.modes, self._counts, self.n_candidates)
+            self._tables = PathTables.build(*stored, n_groups, self.sampling, self._execution)
+        return self._tables
+
+    def _prepare(self) -> None:
+        self.tables  # noqa: B018
+
+    def _prepare_counts(self, counts: Floats) -> PathTables | None:
+        """Tables of what these counts are less than those of the tables, or None."""
+        less = self._counts - counts
+        changed = np.flatnonzero(less.any(axis=1))
+        if len(changed) == 0:
+            return None
+        return self.tables.of(self.modes[changed], less[changed], 0, self._execution)
+
+    def _similarity_block(self, queries: ActivationModes) -> Floats:
+        """K with all stored modes, as every index gives it."""
+        everything = np.broadcast_to(np.arange(len(self.modes)), (len(queries), len(self.modes)))
+        return self._similarity(queries, everything)
+
+    def _similarity(self, queries: ActivationModes, ids: Ints) -> Floats:
+        """K of each query with the stored modes of these numbers; 0 for -1."""
+        K, stored = np.empty(ids.shape), self.modes
+        if not stored.packed:
+            shared_leaves(queries.codes, stored.codes, ids, K)
+            return K
+        ranges, sizes = np.array(stored.column_ranges), np.array(stored.sizes, dtype=float)
+        shared_units(queries.codes, stored.codes, ids, ranges, sizes, np.array(stored.divisors), K)
+        return K
+
+    def _nearest_block(
+        self, queries: ActivationModes, X: Floats, search: Search, execution: Execution
+    ) -> Neighbours:
+        if search.n_parts > 1:
+            raise ValueError("sampled tables have no parts of the trees; use the exact index.")
+        tables = self.tables
+        counts = self._counts if search.counts is None else search.counts
+        less = None if search.counts is None else self._prepared_counts(counts)
+        sums, found = tables.look_up(queries, counts.shape[1], CANDIDATES, less)
+        ids = np.where(found >= 0, tables.order[found], -1)
+        near = self._select(queries, X, ids, search)
+        few = np.flatnonzero((near.index < 0).any(axis=1))
+        if search.fill and len(few):
+            others = tables.order[: min(OTHERS, search.n_candidates)]
+            both = np.concatenate([ids[few], np.tile(others, (len(few), 1))], axis=1)
+            _forget_repeated(both)
+            more = self._select(queries[few], X[few], both, search)
+            near.index[few], near.similarity[few] = more.index, more.similarity
+        if search.counts is None:
+            return near
+        return replace(near, class_sums=self._sums_at(sums, search.exponents))
+
+    def _select(self, queries: ActivationModes, X: Floats, ids: Ints, search: Search) -> Neighbours:
+        """The nearest of some stored modes by exact K."""
+        sim = np.empty((len(ids), search.k))
+        index = np.empty(sim.shape, dtype=np.int64)
+        K = self._similarity(queries, ids)
+        select_rows(K, ids, search.fill, X, search.density.arrays, sim, index)
+        return Neighbours(sim, index)
+
+    def _sums_at(self, sums: Floats, exponents: Floats) -> Floats:
+        """The sums of the scales that are these exponents."""
+        place = np.searchsorted(self.tables.scales, exponents)
+        place = np.minimum(place, len(self.tables.scales) - 1)
+        if not np.array_equal(self.tables.scales[place], exponents):
+            raise ValueError(
+                f"sampled class sums have the exponents {self.tables.scales.tolist()}; got "
+                f"{np.asarray(exponents).tolist()}."
+            )
+        at: Floats = sums[place]
+        return at
+
+    def _nearest_bytes(self, search: Search) -> float:
+        return 8.0 * (len(self.tables.start) + 2 * CANDIDATES)
+
+    def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:
+        return float(8 * (len(self.tables.start) + len(exponents) * counts.shape[1]))
+
+    def _class_sums_block(
+        self, queries: ActivationModes, counts: Floats, exponents: Floats
+    ) -> Floats:
+        less = self._prepared_counts(counts)
+        sums, _ = self.tables.look_up(queries, counts.shape[1], 0, less)
+        return self._sums_at(sums, exponents)
+
+    def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
+        """K @ values from sums over each leaf, where K is the share of some random paths."""
+        stored, one_path = self.modes, np.array([1])
+        sampling = replace(self.sampling, scales=one_path, n_sequences=WEIGHING_PATHS)
+        if stored.packed:
+            paths = _draw(stored, len(stored.sizes), sampling)
+            left, right = (path_symbols(modes.codes, paths) for modes in (queries, stored))
+        else:
+            trees = np.random.default_rng(sampling.seed).permutation(stored.sizes[0])
+            trees = np.sort(trees[:WEIGHING_PATHS])
+            left, right = (modes.codes[:, trees] for modes in (queries, stored))
+        return leaf_matmul(left, right, values, execution)
+
+
+def _forget_repeated(ids: Ints) -> None:
+    """Set to -1 what occurs in its row before."""
+    for row in ids:
+        _, first = np.unique(row, return_index=True)
+        repeated = np.ones(len(row), dtype=bool)
+        repeated[first] = False
+        row[repeated] = -1

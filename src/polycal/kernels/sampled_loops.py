@@ -1,0 +1,372 @@
+"""The loops of the sampled kernel: hashes along paths, tables of buckets, and look-ups in them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from .._utils.arrays import Array, Floats, Ints
+from .network import popcount
+from .select import select_row
+
+# Multipliers of SplitMix64 and FNV-1a, whose bits are spread well.
+MIX_A, MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+FNV_PRIME = np.uint64(0x100000001B3)
+FIRST_HASH = np.uint64(0x9E3779B97F4A7C15)
+WORD_BITS = 64
+# Key of no bucket while a table is built, and tag of a slot without a bucket.
+EMPTY, NO_BUCKET = np.uint64(0), np.uint16(0)
+# Bits of a path that are numbered one by one; those of a deeper network are hashed.
+MOST_GROUPS = 12
+# Slots of a table for each bucket.
+SLOTS_PER_BUCKET = 2.0
+
+
+class BucketArrays(NamedTuple):
+    """Tables of buckets, one after the other: one for each sequence and scale."""
+
+    start: Ints  # (n_tables + 1,), first slot of each table
+    tag: Array  # (n_slots,), 16 bits of the hash of the bucket in a slot, or NO_BUCKET
+    # (n_slots,), the mode in a bucket of one; -1 - b for one whose content is at b in the table's
+    value: Array
+    content_start: Ints  # (n_tables + 1,), first content of each table
+    # (n_content,), of a bucket: the mode that stands for it, its number of classes, and each class
+    # with its weight; side by side, because they are read together
+    content: Floats
+    left_out_bits: Array  # (n_scales,), buckets whose hash has any of these bits were left out
+
+
+class ModeLabels(NamedTuple):
+    """Class and weight of each mode that holds one class; class -1 for the others."""
+
+    label: Array  # (n_modes,)
+    weight: Floats  # (n_modes,)
+
+
+@njit(nogil=True, cache=True)
+def _mixed(h):
+    """Spread the bits of a hash over all others."""
+    h = (h ^ (h >> np.uint64(30))) * MIX_A
+    h = (h ^ (h >> np.uint64(27))) * MIX_B
+    h ^= h >> np.uint64(31)
+    return h if h != EMPTY else np.uint64(1)
+
+
+@njit(nogil=True, cache=True)
+def leaf_hashes(codes, draws, steps, out):
+    """out[r, e, i]: hash of the leaves of row i in the first steps[e] columns of sequence r."""
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        for r in range(draws.shape[0]):
+            h, k, path = FIRST_HASH, 0, draws[r]
+            for e in range(len(steps)):
+                while k < steps[e]:
+                    h = (h ^ np.uint64(code[path[k]])) * FNV_PRIME
+                    h ^= h >> np.uint64(32)
+                    k += 1
+                out[r, e, i] = _mixed(h)
+
+
+@njit(nogil=True, cache=True)
+def unit_hashes(codes, draws, steps, out):
+    """out[r, e, i]: hash of the first steps[e] bits of row i that sequence r draws."""
+    n_words = codes.shape[1]
+    bits = np.empty(WORD_BITS * n_words, np.uint8)
+    for i in range(codes.shape[0]):
+        for w in range(n_words):
+            word = codes[i, w]
+            for b in range(WORD_BITS):
+                bits[WORD_BITS * w + b] = (word >> np.uint64(b)) & np.uint64(1)
+        for r in range(draws.shape[0]):
+            h, word, k, path = FIRST_HASH, np.uint64(1), 0, draws[r]
+            for e in range(len(steps)):
+                while k < steps[e]:
+                    stop = min(steps[e], (k // 32 + 1) * 32)
+                    while k < stop:
+                        word = (word << np.uint64(1)) | np.uint64(bits[path[k]])
+                        k += 1
+                    if k % 32 == 0:
+                        h, word = _mixed(h ^ word), np.uint64(1)
+                out[r, e, i] = _mixed(h ^ word)
+
+
+@njit(nogil=True, cache=True)
+def _place(key, size):
+    """First slot for a key in a table of some size, by the upper half of the key."""
+    return np.int64(((key >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32))
+
+
+@njit(nogil=True, cache=True)
+def _tag(key):
+    """16 bits of a key, which say whether a slot holds its bucket; never ``NO_BUCKET``.
+
+    One slot in 65,536 is taken for that of another bucket.
+    """
+    return np.uint16(max((key >> np.uint64(16)) & np.uint64(0xFFFF), np.uint64(1)))
+
+
+@njit(nogil=True, cache=True)
+def assign_buckets(hashes, keep, bucket):
+    """Number the buckets of all rows in the order of their first rows; return how many there are.
+
+    bucket[i] is -1 for a row whose bucket is left out.
+    """
+    kept = 0
+    for i in range(len(hashes)):
+        kept += (hashes[i] & keep) == 0
+    size = 2 * kept + 1
+    keys, ids = np.zeros(size, np.uint64), np.empty(size, np.int32)
+    n = 0
+    for i in range(len(hashes)):
+        h = hashes[i]
+        if h & keep:
+            bucket[i] = -1
+            continue
+        place = _place(h, size)
+        while keys[place] != h and keys[place] != EMPTY:
+            place = place + 1 if place + 1 < size else 0
+        if keys[place] == EMPTY:
+            keys[place], ids[place] = h, n
+            n += 1
+        bucket[i] = ids[place]
+    return n
+
+
+@njit(nogil=True, cache=True)
+def build_table(hashes, left_out, labels, mode_first, mode_class, mode_weight, n_classes):
+    """One table: tags and values of its slots, and the content of its larger buckets.
+
+    Mode i has the labels mode_first[i] to mode_first[i + 1]. Modes come in the order of their
+    priority, so that the first of a bucket stands for it.
+    """
+    n_rows = len(hashes)
+    bucket = np.empty(n_rows, np.int32)
+    n_buckets = assign_buckets(hashes, left_out, bucket)
+    first_row, size = np.full(n_buckets, -1, np.int32), np.zeros(n_buckets, np.int64)
+    n_labels = np.zeros(n_buckets, np.int64)
+    for i in range(n_rows):
+        b = bucket[i]
+        if b >= 0:
+            first_row[b] = i if size[b] == 0 else first_row[b]
+            size[b] += 1
+            n_labels[b] += mode_first[i + 1] - mode_first[i]
+    begin, n_members, most = np.zeros(n_buckets + 1, np.int64), 0, 0
+    for b in range(n_buckets):
+        if size[b] == 1 and labels.label[first_row[b]] >= 0:
+            size[b] = 0  # the mode itself has its class and weight
+        n_members += size[b]
+        begin[b + 1] = n_members
+        most += 2 + 2 * min(n_labels[b], n_classes) if size[b] > 0 else 0
+    members, filled = np.empty(n_members, np.int32), begin[:-1].copy()
+    for i in range(n_rows):
+        b = bucket[i]
+        if b >= 0 and size[b] > 0:
+            members[filled[b]] = i
+            filled[b] += 1
+    content, value = np.empty(most), np.empty(n_buckets, np.int32)
+    total, seen = np.zeros(n_classes), np.empty(n_classes, np.int32)
+    n = 0
+    for b in range(n_buckets):
+        if size[b] == 0:
+            value[b] = first_row[b]
+            continue
+        n_seen = 0
+        for i in members[begin[b] : begin[b + 1]]:
+            for m in range(mode_first[i], mode_first[i + 1]):
+                y = mode_class[m]
+                if total[y] == 0.0:
+                    seen[n_seen] = y
+                    n_seen += 1
+                total[y] += mode_weight[m]
+        value[b], content[n], content[n + 1] = -1 - n, first_row[b], n_seen
+        n += 2
+        for y in seen[:n_seen]:
+            content[n], content[n + 1], total[y] = y, total[y], 0.0
+            n += 2
+    n_slots = np.int64(n_buckets * SLOTS_PER_BUCKET) + 1
+    tags, values = np.full(n_slots, NO_BUCKET), np.zeros(n_slots, np.int32)
+    for i in range(n_rows):
+        b = bucket[i]
+        if b >= 0 and first_row[b] == i:
+            place = _place(hashes[i], n_slots)
+            while tags[place] != NO_BUCKET:
+                place = place + 1 if place + 1 < n_slots else 0
+            tags[place], values[place] = _tag(hashes[i]), value[b]
+    return tags, values, content[:n].copy()
+
+
+@njit(nogil=True, cache=True)
+def look_up(hashes, tables, labels, sign, sums, met):
+    """Add the class sums of each query's buckets, and note the modes that stand for them.
+
+    ``hashes`` has shape (n_sequences, n_scales, n_queries), ``sums`` (n_scales, n_queries,
+    n_classes). met[t, i] is the mode that stands for the bucket of query i in table t, or -1; it
+    may have no rows. A table stays in the cache for all queries.
+    """
+    n_sequences, n_scales, n_queries = hashes.shape
+    places = np.empty(n_queries, np.int64)
+    for r in range(n_sequences):
+        for e in range(n_scales):
+            t = r * n_scales + e
+            begin, end = tables.start[t], tables.start[t + 1]
+            tags, values, n_slots = tables.tag[begin:end], tables.value[begin:end], end - begin
+            left_out, total = tables.left_out_bits[e], sums[e]
+            content = tables.content[tables.content_start[t] : tables.content_start[t + 1]]
+            # Reading the first tag of every query beforehand lets cache misses overlap.
+            warm = NO_BUCKET
+            for i in range(n_queries):
+                places[i] = _place(hashes[r, e, i], n_slots)
+                warm |= tags[places[i]]
+            for i in range(n_queries):
+                h, row, place = hashes[r, e, i], np.int32(-1), places[i]
+                if (h & left_out) == 0:
+                    tag = _tag(h)
+                    for _ in range(n_slots if warm != NO_BUCKET else 0):
+                        if tags[place] == tag or tags[place] == NO_BUCKET:
+                            break
+                        place = place + 1 if place + 1 < n_slots else 0
+                    if tags[place] == tag:
+                        row = values[place]
+                        if row >= 0:
+                            total[i, labels.label[row]] += sign * labels.weight[row]
+                        else:
+                            b = -1 - row
+                            row = np.int32(content[b])
+                            for m in range(b + 2, b + 2 + 2 * np.int64(content[b + 1]), 2):
+                                total[i, np.int64(content[m])] += sign * content[m + 1]
+                if len(met) > 0:
+                    met[t, i] = row
+
+
+@njit(nogil=True, cache=True)
+def most_met(met, scales, n_candidates, ids):
+    """ids[i]: modes below ``n_candidates`` that query i meets most, by the sum of the scales.
+
+    Table t is of scale t modulo the number of scales. -1 where a query meets fewer modes.
+    """
+    n_tables, n_queries = met.shape
+    n_ids, n_slots = ids.shape[1], 2 * n_tables + 1
+    mode, weight = np.full(n_slots, -1, np.int32), np.zeros(n_slots, np.int64)
+    places, weights = np.empty(n_tables, np.int64), np.empty(n_tables, np.int64)
+    for i in range(n_queries):
+        n_met = 0
+        for t in range(n_tables):
+            row = met[t, i]
+            if row < 0 or row >= n_candidates:
+                continue
+            place = _place(np.uint64(row) * MIX_A, n_slots)
+            while mode[place] != row and mode[place] >= 0:
+                place = place + 1 if place + 1 < n_slots else 0
+            if mode[place] < 0:
+                mode[place], places[n_met] = row, place
+                n_met += 1
+            weight[place] += scales[t % len(scales)]
+        least = np.int64(0)
+        if n_met > n_ids:
+            for j in range(n_met):
+                weights[j] = weight[places[j]]
+            least = np.partition(weights[:n_met], n_met - n_ids)[n_met - n_ids]
+        n = 0
+        for strictly in range(2):  # those above the least first, so that no tie displaces them
+            for j in range(n_met):
+                w = weight[places[j]]
+                if n < n_ids and (w > least if strictly == 0 else w == least):
+                    ids[i, n] = mode[places[j]]
+                    n += 1
+        ids[i, n:] = -1
+        for j in range(n_met):
+            mode[places[j]], weight[places[j]] = -1, 0
+
+
+@njit(nogil=True, cache=True)
+def shared_leaves(codes, stored, ids, K):
+    """K[i, j]: share of the columns in which query i has the leaf of stored mode ids[i, j]."""
+    n_trees = codes.shape[1]
+    for i in range(len(ids)):
+        code = codes[i]
+        for j in range(ids.shape[1]):
+            shared = 0
+            if ids[i, j] >= 0:
+                other = stored[ids[i, j]]
+                for t in range(n_trees):
+                    shared += code[t] == other[t]
+            K[i, j] = shared / n_trees
+
+
+@njit(nogil=True, cache=True)
+def shared_units(codes, stored, ids, ranges, sizes, divisors, K):
+    """K[i, j]: product over layers of the share of equal bits of query i and mode ids[i, j]."""
+    for i in range(len(ids)):
+        code = codes[i]
+        for j in range(ids.shape[1]):
+            K[i, j] = 0.0
+            if ids[i, j] < 0:
+                continue
+            other, product = stored[ids[i, j]], 1.0
+            for layer in range(len(sizes)):
+                differ = np.uint64(0)
+                for w in range(ranges[layer, 0], ranges[layer, 1]):
+                    differ += popcount(code[w] ^ other[w])
+                product *= sizes[layer] - np.float64(np.int64(differ))
+                if divisors[layer] != 1.0:
+                    product /= divisors[layer]
+            K[i, j] = product
+
+
+@njit(nogil=True, cache=True)
+def select_rows(K, ids, fill, X, density, out_sim, out_ids):
+    """The nearest of the modes ids[i] to each query i, of which -1 are none."""
+    n = K.shape[1]
+    sim, some, keep = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(K.shape[0]):
+        n_some = 0
+        for j in range(n):
+            if ids[i, j] >= 0 and (fill or K[i, j] > 0.0):
+                sim[n_some], some[n_some] = K[i, j], ids[i, j]
+                n_some += 1
+        select_row(sim, some, n_some, X[i], density, keep, out_sim[i], out_ids[i])
+
+
+@njit(nogil=True, cache=True)
+def path_symbols(codes, paths):
+    """Number of the bits of each row along each path, shape (n_rows, n_paths)."""
+    n_rows, (n_paths, n_groups) = len(codes), paths.shape
+    out = np.empty((n_rows, n_paths), np.int32)
+    for i in range(n_rows):
+        for p in range(n_paths):
+            symbol = np.uint64(1)
+            for g in range(n_groups):
+                bit = paths[p, g]
+                word = codes[i, bit // WORD_BITS] >> np.uint64(bit % WORD_BITS)
+                symbol = (symbol << np.uint64(1)) | (word & np.uint64(1))
+                if g % MOST_GROUPS == MOST_GROUPS - 1:
+                    symbol = _mixed(symbol) >> np.uint64(WORD_BITS - MOST_GROUPS)
+            out[i, p] = symbol & np.uint64(2**MOST_GROUPS - 1)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def is_sound(tables, label, n_classes):
+    """Whether every slot leads to a mode with a label, or to content of its table."""
+    for t in range(len(tables.start) - 1):
+        content = tables.content[tables.content_start[t] : tables.content_start[t + 1]]
+        for slot in range(tables.start[t], tables.start[t + 1]):
+            if tables.tag[slot] == NO_BUCKET:
+                continue
+            row = np.int64(tables.value[slot])
+            if row >= 0:
+                if row >= len(label) or label[row] < 0:
+                    return False
+                continue
+            b = -1 - row
+            if b + 2 > len(content) or not 0 <= content[b] < len(label):
+                return False
+            stop = b + 2.0 + 2.0 * content[b + 1]
+            if content[b + 1] < 0 or stop > len(content):
+                return False
+            for m in range(b + 2, np.int64(stop), 2):
+                if not 0 <= content[m] < n_classes:
+                    return False
+    return True
