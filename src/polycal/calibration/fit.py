@@ -361,7 +361,7 @@ def _sampled(parameters: dict[str, Any], by_similarity: bool) -> bool | None:
 
     Sampled sums are those of whole exponents, and sampled neighbours the nearest by K.
     """
-    search = parameters["search"]
+    search = str(parameters["search"])
     possible = (
         by_similarity and parameters["posterior"] != "kernel" and parameters["gamma"] == "auto"
     )

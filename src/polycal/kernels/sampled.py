@@ -26,6 +26,7 @@ from .base import KernelIndex, Search
 from .forest import VISIT_COST, leaf_matmul
 from .sampled_loops import (
     BucketArrays,
+    LabelledModes,
     ModeLabels,
     assign_buckets,
     build_table,
@@ -46,7 +47,7 @@ BUCKET_BYTES, LARGER_BYTES = 12.0, 40.0
 TRIAL_SEQUENCES = 2
 # Modes that a query meets most, of which the nearest by exact K are its neighbours.
 CANDIDATES = 128
-# Stored modes that stand for all where a query meets too few and neighbours are wanted anyway.
+# Stored modes that stand for all where a query meets too few, but neighbours are asked for anyway.
 OTHERS = 10_000
 # Random paths by which K is estimated where it weighs sums over all rows.
 WEIGHING_PATHS = 128
@@ -85,15 +86,16 @@ def _exact_work(modes: ActivationModes) -> float:
         return float(n_modes * (WORD_WORK * n_columns + POWER_WORK))
     # Of a query that is drawn like the stored modes.
     visits = sum(float((np.bincount(column) ** 2.0).sum()) for column in modes.codes.T) / n_modes
-    return min(visits * VISIT_COST, float(modes.codes.size))
+    work: float = min(visits * VISIT_COST, float(modes.codes.size))
+    return work
 
 
 @dataclass(frozen=True)
 class PathTables:
     """Tables of buckets: the class sums of stored modes, and one mode that stands for each bucket.
 
-    Modes are numbered in the order of their priority, which is random and depends on the mode
-    alone; those that may be neighbours come first. The first mode of a bucket stands for it.
+    A bucket has one mode that stands for it, at random; the first ``n_candidates`` modes, which may
+    be neighbours, come before others.
 
     A path is a column of leaf ids, or one bit of each of some groups; ``draws`` has the numbers of
     columns, or of bits in a row of packed words.
@@ -115,9 +117,9 @@ class PathTables:
     )
 
     draws: Array = saved_array("int32 table_sequences table_draws")  # path by path
+    salt: Array = saved_array("uint64 table_sequences")  # in which hashes of sequences differ
     scales: Ints = saved_array("int64 table_scales")  # ascending numbers of paths
     n_groups: int = saved_number(int, above=0)  # numbers of a path; 1 for leaf ids
-    order: Ints = saved_array("int64 table_modes")  # stored mode with each priority
     label: Array = saved_array("int32 table_modes")  # class of a mode that has one; -1 for others
     weight: Floats = saved_array("float64 table_modes")  # of that class
     n_candidates: int = saved_number(int, above=0)  # modes that may be neighbours
@@ -144,11 +146,12 @@ class PathTables:
         Paths go through the first ``n_groups`` groups of symbols.
         """
         none, starts, floats = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0)
+        n = sampling.n_sequences
         empty = cls(
             draws=_draw(modes, n_groups, sampling),
+            salt=np.random.default_rng(sampling.seed).integers(0, 2**64, n, dtype=np.uint64),
             scales=sampling.scales,
             n_groups=n_groups,
-            order=np.zeros(0, np.int64),
             label=none,
             weight=floats,
             n_candidates=0,
@@ -165,23 +168,20 @@ class PathTables:
         self, modes: ActivationModes, counts: Floats, n_candidates: int, execution: Execution
     ) -> PathTables:
         """Tables of other modes, with the same paths and the same buckets left out."""
-        priority = _priorities(modes)
-        order = np.lexsort((priority, np.arange(len(modes)) >= n_candidates))
-        modes, counts = modes[order], counts[order]
         mode, y = np.nonzero(counts)
-        mode_first = np.searchsorted(mode, np.arange(len(modes) + 1))
-        mode_weight = counts[mode, y]
-        one = np.diff(mode_first) == 1
+        first = np.searchsorted(mode, np.arange(len(modes) + 1))
+        weights, one = counts[mode, y], np.diff(first) == 1
         label, weight = np.full(len(modes), -1, np.int32), np.zeros(len(modes))
-        label[one], weight[one] = y[mode_first[:-1][one]], mode_weight[mode_first[:-1][one]]
-        labels = (ModeLabels(label, weight), mode_first, y.astype(np.int32), mode_weight)
+        label[one], weight[one] = y[first[:-1][one]], weights[first[:-1][one]]
+        known = (first, y.astype(np.int32), weights, label)
+        labelled = LabelledModes(_hash_of_all(modes), n_candidates, *known)
 
         def sequences(some: slice) -> list[tuple[Array, ...]]:
             hashes = np.empty((some.stop - some.start, len(self.scales), len(modes)), np.uint64)
             self._hash(modes, hashes, some)
             return [
-                build_table(h, bits, *labels, counts.shape[1])
-                for sequence in hashes
+                build_table(h, bits, salt, labelled, counts.shape[1])
+                for sequence, salt in zip(hashes, self.salt[some], strict=True)
                 for h, bits in zip(sequence, self.left_out_bits, strict=True)
             ]
 
@@ -199,7 +199,6 @@ class PathTables:
         tags, values, contents = zip(*tables, strict=True)
         return replace(
             self,
-            order=order,
             label=label,
             weight=weight,
             n_candidates=n_candidates,
@@ -229,12 +228,13 @@ class PathTables:
     def _hash(self, modes: ActivationModes, out: Array, sequences: slice = slice(None)) -> None:
         """Fill out[r, e, i]: the hash of mode i along sequence r up to scale e."""
         fill = unit_hashes if modes.packed else leaf_hashes
-        fill(modes.codes, self.draws[sequences], self.scales * self.n_groups, out)
+        paths = self.draws[sequences], self.salt[sequences]
+        fill(modes.codes, *paths, self.scales * self.n_groups, out)
 
     def look_up(
         self, modes: ActivationModes, n_classes: int, n_found: int, less: PathTables | None = None
     ) -> tuple[Floats, Ints]:
-        """Estimated class sums (n_scales, n_queries, n_classes), and places of near modes.
+        """Estimated class sums (n_scales, n_queries, n_classes), and near modes.
 
         The sums are those of sum_s K^e n_sy times the number of sequences. Those of the tables
         ``less`` are subtracted. The modes are the ``n_found`` that a query meets most, among those
@@ -280,8 +280,7 @@ class PathTables:
             yield "sampled paths pass symbols that modes do not have"
         if len(self.label) and (self.label.min() < -1 or self.label.max() >= n_classes):
             yield "a mode of the sampled tables has no class of the model"
-        in_order = np.array_equal(np.sort(self.order), np.arange(len(modes)))
-        if not in_order or not 0 < self.n_candidates <= len(modes):
+        if len(self.label) != len(modes) or not 0 < self.n_candidates <= len(modes):
             yield "sampled tables are of other modes"
         elif not is_sound(self.arrays, self.label, n_classes):
             yield "a bucket of a sampled table has no content"
@@ -321,13 +320,13 @@ def _draw(modes: ActivationModes, n_groups: int, sampling: Sampling) -> Array:
     return flat
 
 
-def _priorities(modes: ActivationModes) -> Array:
-    """A random number for each mode, which depends on all of its symbols."""
+def _hash_of_all(modes: ActivationModes) -> Array:
+    """Hash of all symbols of each mode."""
     columns = np.arange(modes.codes.shape[1], dtype=np.int32)[None]
-    out = np.empty((1, 1, len(modes)), np.uint64)
-    leaf_hashes(modes.codes, columns, np.array([columns.shape[1]]), out)
-    priorities: Array = out[0, 0]
-    return priorities
+    out, salt = np.empty((1, 1, len(modes)), np.uint64), np.ones(1, np.uint64)
+    leaf_hashes(modes.codes, columns, salt, np.array([columns.shape[1]]), out)
+    hashes: Array = out[0, 0]
+    return hashes
 
 
 class SampledIndex(KernelIndex):
@@ -401,12 +400,12 @@ class SampledIndex(KernelIndex):
         tables = self.tables
         counts = self._counts if search.counts is None else search.counts
         less = None if search.counts is None else self._prepared_counts(counts)
-        sums, found = tables.look_up(queries, counts.shape[1], CANDIDATES, less)
-        ids = np.where(found >= 0, tables.order[found], -1)
+        sums, ids = tables.look_up(queries, counts.shape[1], CANDIDATES, less)
         near = self._select(queries, X, ids, search)
         few = np.flatnonzero((near.index < 0).any(axis=1))
         if search.fill and len(few):
-            others = tables.order[: min(OTHERS, search.n_candidates)]
+            step = -(-search.n_candidates // OTHERS)
+            others = np.arange(0, search.n_candidates, step)
             both = np.concatenate([ids[few], np.tile(others, (len(few), 1))], axis=1)
             _forget_repeated(both)
             more = self._select(queries[few], X[few], both, search)

@@ -14,7 +14,6 @@ from .select import select_row
 # Multipliers of SplitMix64 and FNV-1a, whose bits are spread well.
 MIX_A, MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 FNV_PRIME = np.uint64(0x100000001B3)
-FIRST_HASH = np.uint64(0x9E3779B97F4A7C15)
 WORD_BITS = 64
 # Key of no bucket while a table is built, and tag of a slot without a bucket.
 EMPTY, NO_BUCKET = np.uint64(0), np.uint16(0)
@@ -38,6 +37,17 @@ class BucketArrays(NamedTuple):
     left_out_bits: Array  # (n_scales,), buckets whose hash has any of these bits were left out
 
 
+class LabelledModes(NamedTuple):
+    """What tables are built from, beside the hashes along their paths."""
+
+    hash: Array  # (n_modes,), of all symbols
+    n_candidates: int  # the first modes, which may be neighbours
+    first: Ints  # (n_modes + 1,), first label of each mode
+    label_class: Array  # (n_labels,), class and
+    label_weight: Floats  # (n_labels,), its weight in the mode
+    label: Array  # (n_modes,), as in ``ModeLabels``
+
+
 class ModeLabels(NamedTuple):
     """Class and weight of each mode that holds one class; class -1 for the others."""
 
@@ -55,12 +65,12 @@ def _mixed(h):
 
 
 @njit(nogil=True, cache=True)
-def leaf_hashes(codes, draws, steps, out):
+def leaf_hashes(codes, draws, salt, steps, out):
     """out[r, e, i]: hash of the leaves of row i in the first steps[e] columns of sequence r."""
     for i in range(codes.shape[0]):
         code = codes[i]
         for r in range(draws.shape[0]):
-            h, k, path = FIRST_HASH, 0, draws[r]
+            h, k, path = salt[r], 0, draws[r]
             for e in range(len(steps)):
                 while k < steps[e]:
                     h = (h ^ np.uint64(code[path[k]])) * FNV_PRIME
@@ -70,7 +80,7 @@ def leaf_hashes(codes, draws, steps, out):
 
 
 @njit(nogil=True, cache=True)
-def unit_hashes(codes, draws, steps, out):
+def unit_hashes(codes, draws, salt, steps, out):
     """out[r, e, i]: hash of the first steps[e] bits of row i that sequence r draws."""
     n_words = codes.shape[1]
     bits = np.empty(WORD_BITS * n_words, np.uint8)
@@ -80,7 +90,7 @@ def unit_hashes(codes, draws, steps, out):
             for b in range(WORD_BITS):
                 bits[WORD_BITS * w + b] = (word >> np.uint64(b)) & np.uint64(1)
         for r in range(draws.shape[0]):
-            h, word, k, path = FIRST_HASH, np.uint64(1), 0, draws[r]
+            h, word, k, path = salt[r], np.uint64(1), 0, draws[r]
             for e in range(len(steps)):
                 while k < steps[e]:
                     stop = min(steps[e], (k // 32 + 1) * 32)
@@ -135,26 +145,31 @@ def assign_buckets(hashes, keep, bucket):
 
 
 @njit(nogil=True, cache=True)
-def build_table(hashes, left_out, labels, mode_first, mode_class, mode_weight, n_classes):
+def build_table(hashes, left_out, salt, modes, n_classes):
     """One table: tags and values of its slots, and the content of its larger buckets.
 
-    Mode i has the labels mode_first[i] to mode_first[i + 1]. Modes come in the order of their
-    priority, so that the first of a bucket stands for it.
+    The mode of lowest random priority stands for a bucket, among those that may be neighbours
+    where there are any. Priorities differ from one sequence to another, so that all modes get
+    their turn.
     """
     n_rows = len(hashes)
     bucket = np.empty(n_rows, np.int32)
     n_buckets = assign_buckets(hashes, left_out, bucket)
-    first_row, size = np.full(n_buckets, -1, np.int32), np.zeros(n_buckets, np.int64)
-    n_labels = np.zeros(n_buckets, np.int64)
+    row, size = np.full(n_buckets, -1, np.int32), np.zeros(n_buckets, np.int64)
+    lowest, n_labels = np.zeros(n_buckets, np.uint64), np.zeros(n_buckets, np.int64)
     for i in range(n_rows):
         b = bucket[i]
         if b >= 0:
-            first_row[b] = i if size[b] == 0 else first_row[b]
             size[b] += 1
-            n_labels[b] += mode_first[i + 1] - mode_first[i]
+            n_labels[b] += modes.first[i + 1] - modes.first[i]
+            priority = _mixed(modes.hash[i] ^ salt)
+            if row[b] < 0 or (
+                priority < lowest[b] and (i < modes.n_candidates or row[b] >= modes.n_candidates)
+            ):
+                row[b], lowest[b] = i, priority
     begin, n_members, most = np.zeros(n_buckets + 1, np.int64), 0, 0
     for b in range(n_buckets):
-        if size[b] == 1 and labels.label[first_row[b]] >= 0:
+        if size[b] == 1 and modes.label[row[b]] >= 0:
             size[b] = 0  # the mode itself has its class and weight
         n_members += size[b]
         begin[b + 1] = n_members
@@ -170,17 +185,17 @@ def build_table(hashes, left_out, labels, mode_first, mode_class, mode_weight, n
     n = 0
     for b in range(n_buckets):
         if size[b] == 0:
-            value[b] = first_row[b]
+            value[b] = row[b]
             continue
         n_seen = 0
         for i in members[begin[b] : begin[b + 1]]:
-            for m in range(mode_first[i], mode_first[i + 1]):
-                y = mode_class[m]
+            for m in range(modes.first[i], modes.first[i + 1]):
+                y = modes.label_class[m]
                 if total[y] == 0.0:
                     seen[n_seen] = y
                     n_seen += 1
-                total[y] += mode_weight[m]
-        value[b], content[n], content[n + 1] = -1 - n, first_row[b], n_seen
+                total[y] += modes.label_weight[m]
+        value[b], content[n], content[n + 1] = -1 - n, row[b], n_seen
         n += 2
         for y in seen[:n_seen]:
             content[n], content[n + 1], total[y] = y, total[y], 0.0
@@ -189,7 +204,7 @@ def build_table(hashes, left_out, labels, mode_first, mode_class, mode_weight, n
     tags, values = np.full(n_slots, NO_BUCKET), np.zeros(n_slots, np.int32)
     for i in range(n_rows):
         b = bucket[i]
-        if b >= 0 and first_row[b] == i:
+        if b >= 0 and row[b] == i:
             place = _place(hashes[i], n_slots)
             while tags[place] != NO_BUCKET:
                 place = place + 1 if place + 1 < n_slots else 0
