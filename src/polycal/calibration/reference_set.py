@@ -17,7 +17,15 @@ from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
 from ..core.table import Columns, Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
-from ..kernels import EuclideanIndex, Hyperplanes, KernelIndex, Sampling, Search
+from ..kernels import (
+    EuclideanIndex,
+    Hyperplanes,
+    KernelIndex,
+    PathTables,
+    SampledIndex,
+    Sampling,
+    Search,
+)
 from ..posterior.votes import (
     HYPERPLANE_SCALES,
     N_SEQUENCES,
@@ -253,6 +261,25 @@ class ReferenceSet:
         if self.hyperplanes is not None:
             sizes["hyperplanes"] = self.hyperplanes.n_scales
         return sizes
+
+    @property
+    def sampled(self) -> dict[str, PathTables]:
+        """The sampled tables of each witness that has them."""
+        found = {}
+        for name, votes in (("kernel", self.votes), ("hyperplanes", self.hyperplanes)):
+            evidence = getattr(votes, "evidence", None)
+            if evidence is not None and isinstance(evidence.index, SampledIndex):
+                found[name] = evidence.index.tables
+        return found
+
+    @property
+    def search(self) -> str:
+        """How rows are searched: "exact", "sampled", or which witness is sampled."""
+        sampled = list(self.sampled)
+        n_kernels = 1 + (self.hyperplanes is not None)
+        if len(sampled) in (0, n_kernels):
+            return "sampled" if sampled else "exact"
+        return f"exact, {sampled[0]} sampled"
 
     def with_widths_from(
         self,

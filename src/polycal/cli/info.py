@@ -34,6 +34,7 @@ def facts_for_machines(model: Any, path: Path) -> dict[str, Any]:
         "caution": float(model.caution_),
         "log_floor": float(model.log_floor_),
         "witnesses": witness_weights(model),
+        "search": model.search_,
         "gamma": None if model.gamma_ is None else float(model.gamma_),
         "priors": dict(priors),
         "bytes": path.stat().st_size,

@@ -88,6 +88,12 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def _make_parent(self) -> Any:
         """Return the parent: not fitted yet, or frozen."""
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Parameters, and of a fitted model how it searches."""
+        text: str = super().__repr__(N_CHAR_MAX)
+        fitted = vars(self).get("model_")
+        return text if fitted is None else f"{text}  # fitted, search: {fitted.reference.search}"
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         with suppress(TypeError, ValueError):  # for a parent that fit will refuse

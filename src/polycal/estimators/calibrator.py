@@ -68,6 +68,15 @@ class GeodesicCalibrator(BaseCalibrator):
         Number of random hyperplanes. With ``posterior="pooled"``, the labels of rows that lie on
         the same side of most of them are a second witness, which knows nothing of the parent; 0
         leaves it out. More are a little better, and slower.
+    search : {"auto", "exact", "sampled"}, default="auto"
+        How a row is compared with the training rows. "exact" compares it with all of them.
+        "sampled" looks it up in tables of rows that agree along random paths through the parent
+        (and random hyperplanes), at a cost that does not grow with the rows; votes are then
+        estimates. "auto" is exact while that is about as cheap, see ``search_``. Sampling needs
+        ``posterior="pooled"`` or "parent", the geodesic gate and distance, and ``gamma="auto"``.
+    memory_limit : str or float, default="2GiB"
+        Memory for the tables of a sampled search, as text or in bytes. Where it is short, part of
+        the rows that agree along long paths is left out at random.
     regularization : float, default=1e-6
         Added to each variance. With ``bandwidth="geodesic"`` it is a multiple of the squared
         interquartile range of the feature, so that the unit of a feature does not matter.
@@ -140,6 +149,9 @@ class GeodesicCalibrator(BaseCalibrator):
     pool_weights_ : ndarray of shape (n_sources, 3)
         Weights of the sources in the pool: the parent first, then the votes by its modes and those
         by hyperplanes, at each exponent. The columns are the weights of log p, -log(1 - p) and p.
+    search_ : str
+        How rows are compared with the training rows: "exact", "sampled", or, where only the
+        hyperplanes are, "exact, hyperplanes sampled".
     n_features_in_ : int
         Number of features, when X is a table.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -47,6 +47,15 @@ class KernelDensityForest(BaseCalibrator):
         As in :class:`GeodesicCalibrator`.
     n_hyperplanes : int, default=1024
         As in :class:`GeodesicCalibrator`.
+    search : {"auto", "exact", "sampled"}, default="auto"
+        How a row is compared with the training rows. "exact" compares it with all of them.
+        "sampled" looks it up in tables of rows that agree along random paths through the parent
+        (and random hyperplanes), at a cost that does not grow with the rows; votes are then
+        estimates. "auto" is exact while that is about as cheap, see ``search_``. Sampling needs
+        ``posterior="pooled"`` or "parent", the geodesic gate and distance, and ``gamma="auto"``.
+    memory_limit : str or float, default="2GiB"
+        Memory for the tables of a sampled search, as text or in bytes. Where it is short, part of
+        the rows that agree along long paths is left out at random.
     regularization : float, default=1e-6
         As in :class:`GeodesicCalibrator`.
     scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"
@@ -92,6 +101,9 @@ class KernelDensityForest(BaseCalibrator):
         Level of alpha's floor ``log_floor_``.
     pool_weights_ : ndarray of shape (n_sources, 3)
         Weights of the parent and of the votes in the pool.
+    search_ : str
+        How rows are compared with the training rows: "exact", "sampled", or, where only the
+        hyperplanes are, "exact, hyperplanes sampled".
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)

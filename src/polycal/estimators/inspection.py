@@ -174,6 +174,11 @@ class Inspection(ABC):
         """Source of the calibration rows: "given", "holdout", "oob" or "cv"."""
         return self.model_.plan
 
+    @property
+    def search_(self) -> str:
+        """How rows are compared with the training rows: "exact", "sampled", or which part is."""
+        return self.model_.reference.search
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model into one file, which ``polycal.load`` reads.
 

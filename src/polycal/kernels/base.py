@@ -53,7 +53,7 @@ class KernelIndex(ABC):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept_counts": (None, None)}
 
-    def _prepare(self) -> None:
+    def _prepare(self, execution: Execution) -> None:
         """Build what the threads share, before they start."""
         return
 
@@ -86,7 +86,7 @@ class KernelIndex(ABC):
 
     def similarity(self, queries: ActivationModes, execution: Execution) -> Floats:
         """K(x, s), shape (n_queries, n_stored)."""
-        self._prepare()
+        self._prepare(execution)
         blocks = map_blocks(
             lambda rows: self._similarity_block(queries[rows]),
             len(queries),
@@ -107,7 +107,7 @@ class KernelIndex(ABC):
         the rest has similarity 0 and index -1. With counts, ``class_sums`` are filled in too; with
         parts of the trees, ``parts``: the k nearest by the trees of each part alone.
         """
-        self._prepare()
+        self._prepare(execution)
         extra = 0.0
         if search.counts is not None:
             self._prepared_counts(search.counts)
@@ -150,7 +150,7 @@ class KernelIndex(ABC):
         from underflow; the maximum is over stored modes that have counts. The sums of a query with
         K = 0 to all of those are 0. With ``hidden_labels`` K is that of the hidden layers.
         """
-        self._prepare()
+        self._prepare(execution)
         self._prepared_counts(counts)
         blocks = map_blocks(
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -357,6 +357,9 @@ class SampledIndex(KernelIndex):
         sampling = Sampling(tables.scales, len(tables.draws), np.inf, 0)
         return cls(modes, counts, tables.n_candidates, sampling, hidden_labels, tables)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_execution": Execution()}
+
     @property
     def tables(self) -> PathTables:
         """The tables of buckets."""
@@ -366,7 +369,8 @@ class SampledIndex(KernelIndex):
             self._tables = PathTables.build(*stored, n_groups, self.sampling, self._execution)
         return self._tables
 
-    def _prepare(self) -> None:
+    def _prepare(self, execution: Execution) -> None:
+        self._execution = execution
         self.tables  # noqa: B018
 
     def _prepare_counts(self, counts: Floats) -> PathTables | None:

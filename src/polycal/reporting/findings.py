@@ -134,11 +134,25 @@ def model_facts(model: BaseCalibrator) -> dict[str, str]:
         "witnesses": ", ".join(
             f"{name} {weight:.2f}" for name, weight in witness_weights(model).items()
         ),
+        "search": describe_search(model),
         "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
         "class priors": ", ".join(
             f"{c}: {p:.3g}" for c, p in zip(model.classes_, model.priors_, strict=True)
         ),
     }
+
+
+def describe_search(model: BaseCalibrator) -> str:
+    """How rows are compared with the training rows, and what sampled tables take and leave out."""
+    facts = [model.search_]
+    for name, tables in model.model_.reference.sampled.items():
+        kept = tables.share_kept.min()
+        facts.append(
+            f"{name}: {len(tables.draws)} random sequences at scales "
+            f"{', '.join(map(str, tables.scales))}; {tables.nbytes / 2**20:,.0f} MiB, "
+            f"{'all buckets' if kept == 1 else f'at least {kept:.1%} of the buckets'} kept"
+        )
+    return "; ".join(facts)
 
 
 def witness_weights(model: BaseCalibrator) -> dict[str, float]:
