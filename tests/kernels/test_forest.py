@@ -144,6 +144,7 @@ def test_nearest_by_parts_of_the_trees_equal_an_index_for_each(method, n_parts, 
     """Few leaves tie; with many, some rows share no leaf in a part, or in any."""
     rng = np.random.default_rng(n_leaves)
     stored, queries = random_leaves(rng, 150, 17, n_leaves), random_leaves(rng, 40, 17, n_leaves)
+    queries = replace(queries, codes=queries.codes.astype(np.int32))
     queries.codes[:3] = NO_LEAF
     queries.codes[3:6, ::n_parts] = NO_LEAF
     mean, X = rng.integers(0, 2, (120, 2)).astype(float), rng.integers(0, 2, (40, 2)).astype(float)

@@ -10,6 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from polycal.core.reading import leaf_type
 from polycal.parents.boosting import (
     CatBoostAdapter,
     GradientBoostingAdapter,
@@ -53,7 +54,7 @@ def check_reading(name, estimator, X, constant=True):
     reading = FAMILY[name](estimator).read(X)
     leaves = own_leaves(estimator, X)
     np.testing.assert_array_equal(reading.modes.codes, leaves)
-    assert reading.modes.codes.dtype == np.int32
+    assert reading.modes.codes.dtype == leaf_type(reading.modes.codes)
     assert reading.modes.codes.min() >= 0
     assert reading.modes.sizes == (leaves.shape[1],)
     np.testing.assert_array_equal(reading.proba, estimator.predict_proba(X))

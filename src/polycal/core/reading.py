@@ -16,6 +16,8 @@ from .._utils.sklearn_compat import take_rows
 # Bits of a group are padded to a multiple of this many 64-bit words, so that the
 # XOR loop can be unrolled. Padding is zero in every row and never counts as a mismatch.
 WORD_STEP = 4
+# A leaf id of one byte that no stored mode has.
+NO_SMALL_LEAF = 255
 # Products of group sizes beyond this are split, so that they do not overflow.
 LARGE = 1e250
 
@@ -30,8 +32,9 @@ class ActivationModes:
     Attributes
     ----------
     codes : ndarray of shape (n_samples, n_columns)
-        Either one int32 symbol per column (leaf ids, one group) or uint64 words of
-        packed bits, each group padded to a multiple of ``WORD_STEP`` words.
+        Either one symbol per column (leaf ids, one group), uint8 where all are below
+        ``NO_SMALL_LEAF`` and int32 otherwise, or uint64 words of packed bits, each group padded to
+        a multiple of ``WORD_STEP`` words.
     sizes : tuple of int
         Number of symbols in each group.
     packed : bool
@@ -45,7 +48,7 @@ class ActivationModes:
     @classmethod
     def from_leaves(cls, leaves: Array) -> ActivationModes:
         """One group of leaf ids, shape (n_samples, n_trees)."""
-        codes = np.ascontiguousarray(leaves, dtype=np.int32)
+        codes = np.ascontiguousarray(leaves, dtype=leaf_type(leaves))
         return cls(codes, (codes.shape[1],), packed=False)
 
     @classmethod
@@ -77,12 +80,28 @@ class ActivationModes:
             yield "modes have no groups"
         elif not all(type(size) is int and 0 < size < 2**31 for size in sizes):
             yield "a group of modes has no symbols"
-        elif self.codes.dtype != (np.uint64 if self.packed else np.int32) or len(self) == 0:
+        elif len(self) == 0 or self.codes.dtype != self._right_type:
             yield "modes are missing, or of another type"
         elif len(sizes) > 1 and not self.packed:
             yield "leaf ids are in more than one group"
         elif self.column_ranges[-1][1] != self.codes.shape[1]:
             yield "modes have another width than their groups"
+
+    @property
+    def _right_type(self) -> np.dtype[Any]:
+        return np.dtype(np.uint64) if self.packed else leaf_type(self.codes)
+
+    def coded_like(self, stored: ActivationModes) -> ActivationModes:
+        """The same modes in the type of stored ones; an id beyond it is one that none of them has.
+
+        So compiled loops see one type.
+        """
+        codes = self.codes
+        if codes.dtype == stored.codes.dtype:
+            return self
+        if stored.codes.dtype == np.uint8:
+            codes = np.minimum(codes, NO_SMALL_LEAF)
+        return ActivationModes(codes.astype(stored.codes.dtype), self.sizes, self.packed)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -187,6 +206,12 @@ class LabelledRows:
 
     def __len__(self) -> int:
         return len(self.y)
+
+
+def leaf_type(leaves: Array) -> np.dtype[Any]:
+    """Type of leaf ids: one byte where all of them are small, which boosted trees have."""
+    small = leaves.size == 0 or (leaves.min() >= 0 and leaves.max() < NO_SMALL_LEAF)
+    return np.dtype(np.uint8 if small else np.int32)
 
 
 def _steps(n_bits: int) -> int:

@@ -87,6 +87,7 @@ class KernelIndex(ABC):
     def similarity(self, queries: ActivationModes, execution: Execution) -> Floats:
         """K(x, s), shape (n_queries, n_stored)."""
         self._prepare(execution)
+        queries = queries.coded_like(self.modes)
         blocks = map_blocks(
             lambda rows: self._similarity_block(queries[rows]),
             len(queries),
@@ -108,6 +109,7 @@ class KernelIndex(ABC):
         parts of the trees, ``parts``: the k nearest by the trees of each part alone.
         """
         self._prepare(execution)
+        queries = queries.coded_like(self.modes)
         extra = 0.0
         if search.counts is not None:
             self._prepared_counts(search.counts)
@@ -125,6 +127,7 @@ class KernelIndex(ABC):
 
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         """Sum over s of K(x, s) values[s], shape (n_queries, n_columns)."""
+        queries = queries.coded_like(self.modes)
         blocks = map_blocks(
             lambda rows: self._similarity_block(queries[rows]) @ values,
             len(queries),
@@ -151,6 +154,7 @@ class KernelIndex(ABC):
         K = 0 to all of those are 0. With ``hidden_labels`` K is that of the hidden layers.
         """
         self._prepare(execution)
+        queries = queries.coded_like(self.modes)
         self._prepared_counts(counts)
         blocks = map_blocks(
             lambda rows: self._class_sums_block(queries[rows], counts, exponents),

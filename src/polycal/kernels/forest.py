@@ -177,6 +177,7 @@ class ForestIndex(KernelIndex):
 
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         """K @ values from sums over each leaf, without a loop over pairs."""
+        queries = queries.coded_like(self.modes)
         return leaf_matmul(queries.codes, self.modes.codes, values, execution)
 
     def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:

@@ -454,6 +454,7 @@ class SampledIndex(KernelIndex):
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         """K @ values from sums over each leaf, where K is the share of some random paths."""
         stored, one_path = self.modes, np.array([1])
+        queries = queries.coded_like(stored)
         sampling = replace(self.sampling, scales=one_path, n_sequences=WEIGHING_PATHS)
         if stored.packed:
             paths = _draw(stored, len(stored.sizes), sampling)

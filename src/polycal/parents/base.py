@@ -18,7 +18,7 @@ from ..core.reading import ActivationModes, Reading
 from ..core.table import n_columns
 
 # A leaf id above every other: a row that holds it agrees with no stored row in that tree.
-NO_LEAF = np.iinfo(np.int32).max
+NO_LEAF = np.int32(np.iinfo(np.int32).max)
 
 # (top-level package, class name) -> the adapter that handles that class and its subclasses.
 _ADAPTERS: dict[tuple[str, str], type[Adapter]] = {}

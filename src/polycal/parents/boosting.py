@@ -8,14 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.utils import gen_batches
 
 from .._utils.arrays import Array
-from .._utils.sklearn_compat import hist_gradient_boosting_leaves
-from ..core.reading import ActivationModes, Reading
+from .._utils.sklearn_compat import hist_gradient_boosting_leaves, n_rows_of, take_rows
+from ..core.reading import ActivationModes, Reading, leaf_type
 from ..core.table import numbers_of
 from .base import Adapter, is_a
 from .forest import check_float32
 
+# Rows whose leaves are asked for together.
+ROWS_AT_ONCE = 100_000
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 # Probabilities in float32 sum to 1 within this, whatever the number of classes.
 FLOAT32_SUM_TOLERANCE = 1e-4
@@ -44,9 +47,17 @@ class BoostingAdapter(Adapter):
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         self.check_table(X)
-        leaves = self.leaves(X)
-        modes = ActivationModes.from_leaves(leaves.reshape(len(leaves), -1))
+        modes = ActivationModes.from_leaves(self._all_leaves(X))
         return Reading(modes, check_proba(self.proba(X), self.family, self.objective), X)
+
+    def _all_leaves(self, X: Any) -> Array:
+        """Leaf ids, shape (n_samples, n_trees), some rows at a time: libraries take eight bytes."""
+        n_rows, blocks = n_rows_of(X), []
+        for rows in gen_batches(n_rows, ROWS_AT_ONCE):
+            part = X if n_rows <= ROWS_AT_ONCE else take_rows(X, np.arange(rows.start, rows.stop))
+            found = self.leaves(part).reshape(rows.stop - rows.start, -1)
+            blocks.append(found.astype(leaf_type(found)))
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     @abstractmethod
     def leaves(self, X: Any) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._utils.arrays import Array as AnyArray
 from .._utils.saved import Array, Number, Part, Spec, Unsaved, Value, declarations
+from ..core.reading import leaf_type
 from .errors import AlteredFileError
 from .values import Packer, Unpacker, expect_keys, expect_type
 
@@ -140,7 +141,7 @@ class PartReader(Unpacker):
         return value
 
     def _codes(self, node: Any, spec: Array) -> AnyArray:
-        """Activation modes; leaf ids become int32 again."""
+        """Activation modes; leaf ids get the type that they have in memory again."""
         found = self.array(node)
         if found.dtype.name in LEAF_TYPES and found.size and found.ndim == 2:
             # Without its sign, a negative id is a huge one, and refused as such.
@@ -150,7 +151,7 @@ class PartReader(Unpacker):
             # so a number of leaves above that of the bytes is forged.
             size = sum(array.nbytes for array in self.arrays.values())
             require(n_leaves <= size, f"its trees have {n_leaves} leaves in {size} bytes")
-            self.arrays[node["array"]] = found.astype(np.int32, copy=False)
+            self.arrays[node["array"]] = found.astype(leaf_type(unsigned), copy=False)
         return self.sized(node, spec)
 
     def _scattered(self, node: Any, spec: Array) -> AnyArray:
