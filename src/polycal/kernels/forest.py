@@ -132,9 +132,9 @@ class ForestIndex(KernelIndex):
             tied=np.empty(n + 1, np.bool_),
             field_counts=np.empty((len(packing.size), n_trees + 1), np.int64),
             leaf=np.empty(n_trees, np.int64),
-            begin=np.empty(n_trees, np.int64),
-            end=np.empty(n_trees, np.int64),
-            warm=np.empty(1, np.int64),
+            begin=np.zeros(n_trees, np.uint64),
+            end=np.zeros(n_trees, np.uint64),
+            warm=np.empty(1, np.uint32),
         )
 
     def _similarity_block(self, queries: ActivationModes) -> Floats:
