@@ -4,8 +4,8 @@ python benchmarks/speed_forest.py [--jobs 1] [--sizes 10000 50000 200000] [--oob
 
 Calibration fit: the time of ``fit`` with a frozen forest and given calibration rows (30 %),
 beside the time of fitting that forest. With ``--oob``, the forest is fitted on all rows and
-calibrated out of bag; its own fit is then subtracted. Predict: ``predict_proba`` of 2000 rows beside the
-forest's own. Every size runs in its own process, which reports its peak memory.
+calibrated out of bag; its own fit is then subtracted. Predict: ``predict_proba`` of 2000 rows
+beside the forest's own. Every size runs in its own process, which reports its peak memory.
 """
 
 from __future__ import annotations

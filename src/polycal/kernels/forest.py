@@ -85,7 +85,7 @@ class ForestIndex(KernelIndex):
     def _prepare(self) -> None:
         self._tables  # noqa: B018
 
-    def _prepare_counts(self, counts: Floats) -> tuple[Array, Ints]:
+    def _prepare_counts(self, counts: Floats) -> tuple[Array, Array]:
         """Class of each mode, and rows by leaf and class where these take no more than members."""
         one_row, tables, n_classes = one_row_classes(counts), self._tables, counts.shape[1]
         small = tables.use_index and (len(tables.start) - 1) * n_classes <= len(tables.member)

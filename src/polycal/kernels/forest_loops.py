@@ -50,7 +50,7 @@ class Labels(NamedTuple):
 
     counts: Array  # (n_stored, n_classes)
     one_row: Array  # (n_stored,), see ``one_row_classes``
-    leaf_rows: Ints  # (n_all_leaves, n_classes), see ``count_leaf_rows``; empty without
+    leaf_rows: Array  # (n_all_leaves, n_classes), see ``count_leaf_rows``; empty without
 
 
 class Scratch(NamedTuple):
