@@ -54,10 +54,7 @@ class Labels(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory that the loops use for one query at a time.
-
-    Unsigned places need no check for being negative, which would take a third of the time.
-    """
+    """Memory that the loops use for one query at a time; places of members are unsigned."""
 
     tally: Array  # (n_stored,), word of the leaves shared with the query
     column_tally: Array  # (n_stored,), without an index: those in some trees
