@@ -29,6 +29,30 @@ def test_modes_of_one_row_by_hand():
     assert_array_equal(one_row_classes(counts), [1, 3, -1, -1, 2, -1])
 
 
+@pytest.mark.parametrize("n_leaves", [3, 60, 250])  # with 60, some neighbours share one leaf
+@pytest.mark.parametrize("fill", [True, False])
+def test_rows_that_share_one_leaf_are_counted_by_their_leaves(n_leaves, fill):
+    rng = np.random.default_rng(n_leaves)
+    stored, queries = random_leaves(rng, 400, 12, n_leaves), random_leaves(rng, 50, 12, n_leaves)
+    queries.codes[0] = NO_LEAF
+    queries.codes[1] = stored.codes[1]
+    counts = np.eye(2)[rng.integers(0, 2, 400)] * (rng.random((400, 1)) < 0.9)
+    index = ForestIndex(stored, "index")
+    counted = len(index._prepare_counts(counts)[1]) > 0
+    assert counted == (n_leaves * 2 <= 400)  # no more numbers than members of leaves
+    gaussians, X = random_gaussians(rng, 300, 3), rng.normal(size=(50, 3))
+    exponents = np.array([2.0, 32.0])
+    search = Search(gaussians, 20, fill, counts, exponents)
+    near = index.nearest(queries, X, search, EXECUTION)
+    K, there = reference.similarity(queries, stored), counts.any(axis=1)
+    sums = [reference.class_sums(K[1:, there], counts[there], e) for e in exponents]
+    assert_allclose(near.class_sums[:, 1:], sums, rtol=1e-9)
+    assert_array_equal(near.class_sums[:, 0], 0.0)
+    similarity, order = reference.nearest(K[:, :300], all_log_densities(gaussians, X), 20)
+    assert_allclose(near.similarity, similarity, atol=1e-12)
+    assert_array_equal(near.index, np.where((similarity > 0) | fill, order, -1))
+
+
 @pytest.mark.parametrize("method", ["index", "scan"])
 @pytest.mark.parametrize("n_classes", [1, 3, 40])
 def test_forest_sums_of_modes_with_no_one_and_several_rows(method, n_classes):

@@ -20,9 +20,11 @@ from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes
 from .base import KernelIndex, Search
 from .forest_loops import (
+    Labels,
     LeafTables,
     Packing,
     Scratch,
+    count_leaf_rows,
     fill_similarity,
     inverted_index,
     leaf_product,
@@ -35,7 +37,8 @@ from .forest_loops import (
 VISIT_COST = 20.0
 NO_ROWS, NO_NEAR = np.empty((0, 0)), np.empty((1, 0, 0))
 NO_IDS = np.empty((1, 0, 0), dtype=np.int64)
-NO_CLASSES = np.empty(0, dtype=np.int32)
+NO_LEAF_ROWS = np.empty((0, 0), dtype=np.int32)
+NO_LABELS = Labels(NO_ROWS, np.empty(0, dtype=np.int32), NO_LEAF_ROWS)
 # Bits of the word in which the shared leaves of a mode are counted, at most.
 WORD_BITS = 64
 # Columns of a matrix product that are summed over the leaves together.
@@ -82,9 +85,13 @@ class ForestIndex(KernelIndex):
     def _prepare(self, execution: Execution) -> None:
         self._tables  # noqa: B018
 
-    def _prepare_counts(self, counts: Floats) -> Array:
-        classes: Array = one_row_classes(counts)
-        return classes
+    def _prepare_counts(self, counts: Floats) -> tuple[Array, Array]:
+        """Class of each mode, and rows by leaf and class where these take no more than members."""
+        one_row, tables, n_classes = one_row_classes(counts), self._tables, counts.shape[1]
+        small = tables.use_index and (len(tables.start) - 1) * n_classes <= len(tables.member)
+        if not small or (one_row < 0).any():
+            return one_row, NO_LEAF_ROWS
+        return one_row, count_leaf_rows(tables.start, tables.member, one_row, n_classes)
 
     def _packing(self, n_parts: int = 1, parts: range = range(0)) -> Packing:
         """Fields for all trees and for these of n parts, in the shortest word (for the cache)."""
@@ -113,20 +120,21 @@ class ForestIndex(KernelIndex):
         # One more than there are modes: the entry after the last is written, but never read.
         n, n_trees = self.modes.codes.shape
         narrow = self._tables.column.itemsize == 2 and n_trees < 2**16
-        n_more = n + 1 if len(packing.size) > 1 else 0
         return Scratch(
             tally=np.zeros(n, packing.step.dtype),
             column_tally=np.zeros(self._tables.column.shape[1], np.uint16 if narrow else np.uint32),
             touched=np.empty(n + 1, np.uint32),
+            word=np.empty(n + 1, packing.step.dtype),
+            some=np.empty(n + 1, np.int64),
+            ids=np.empty(n + 1, np.uint32),
             shared=np.empty(n + 1, np.int32),
-            keep=np.empty(n + 1, np.int64),
+            keep=np.arange(n + 1),
             tied=np.empty(n + 1, np.bool_),
-            word=np.empty(n_more, packing.step.dtype),
-            some=np.empty(n_more, np.int64),
-            field_touched=np.empty(n_more, np.uint32),
-            field_shared=np.empty(n_more, np.int32),
-            begin=np.empty(n_trees, np.int64),
-            end=np.empty(n_trees, np.int64),
+            field_counts=np.empty((len(packing.size), n_trees + 1), np.int64),
+            leaf=np.empty(n_trees, np.int64),
+            begin=np.zeros(n_trees, np.uint64),
+            end=np.zeros(n_trees, np.uint64),
+            warm=np.empty(1, np.uint32),
         )
 
     def _similarity_block(self, queries: ActivationModes) -> Floats:
@@ -163,16 +171,17 @@ class ForestIndex(KernelIndex):
         ids: Ints = NO_IDS,
     ) -> Floats:
         """Fill sim and ids; return the class sums."""
-        one_row = NO_CLASSES if counts is None else self._prepared_counts(counts)
-        counts = NO_ROWS if counts is None else counts
+        labels = NO_LABELS
+        if counts is not None:
+            labels = Labels(counts, *self._prepared_counts(counts))
         log_shared = np.log(np.arange(1, queries.codes.shape[1] + 1))
-        sums = np.zeros((len(exponents), len(queries), counts.shape[1]))
+        sums = np.zeros((len(exponents), len(queries), labels.counts.shape[1]))
         fill, density = False, NO_DENSITY
         if search is not None:
             fill, density = search.fill, search.density
-        labels = (counts, one_row, exponents, log_shared, sums)
+        by_class = (labels, exponents, log_shared, sums)
         tables = (self._tables, packing, self._scratch(packing))
-        search_rows(queries.codes, *tables, fill, X, density.arrays, sim, ids, *labels)
+        search_rows(queries.codes, *tables, fill, X, density.arrays, sim, ids, *by_class)
         return sums
 
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:

@@ -13,12 +13,15 @@ from .select import rank_row
 
 # Four-byte members in a cache line of 64 bytes.
 MEMBERS_PER_LINE = 16
-# Up to this many classes, four copies of a query's counts fit into the cache.
+# Up to this many classes, several copies of a query's counts (a power of 2) fit into the cache.
 FEW_CLASSES = 16
+LANES = 4
 # Trees whose codes are read together while the index is built.
 TREES_AT_ONCE = 8
-# Candidates that ``_rank_fields`` looks at first, as a multiple of k.
+# Candidates that ``_rank`` looks at first where there are parts of the trees, as a multiple of k.
 STRONG = 16
+# Bytes of the tally that are set to 0 in the time of one visit.
+BYTES_PER_VISIT = 16
 
 
 class LeafTables(NamedTuple):
@@ -42,21 +45,31 @@ class Packing(NamedTuple):
     size: Ints  # (n_fields,), number of trees
 
 
+class Labels(NamedTuple):
+    """Class counts of the stored modes."""
+
+    counts: Array  # (n_stored, n_classes)
+    one_row: Array  # (n_stored,), see ``one_row_classes``
+    leaf_rows: Array  # (n_all_leaves, n_classes), see ``count_leaf_rows``; empty without
+
+
 class Scratch(NamedTuple):
-    """Memory that the loops use for one query at a time."""
+    """Memory that the loops use for one query at a time; places of members are unsigned."""
 
     tally: Array  # (n_stored,), word of the leaves shared with the query
     column_tally: Array  # (n_stored,), without an index: those in some trees
-    touched: Array  # stored modes that share a leaf with it
-    shared: Array  # number of leaves that each of them shares
-    keep: Ints  # those of them that are nearest, or tied with one that is
+    touched: Array  # stored modes that share enough leaves with it
+    word: Array  # the word of each of them
+    some: Ints  # those of them that may be nearest
+    ids: Array  # stored modes that are nearest, or tied with one that is
+    shared: Array  # number of leaves that each of these shares
+    keep: Ints  # 0, 1, 2, ...
     tied: Bools  # whether each of these shares its number of shared leaves
-    word: Array  # with parts of the trees: the word of each of them
-    some: Ints  # with parts: those that may be nearest
-    field_touched: Array  # with parts: modes that may be nearest by one field of the word, and
-    field_shared: Array  # number of leaves that each of them shares in it
-    begin: Ints  # (n_trees,), first and
-    end: Ints  # (n_trees,), last-plus-one member of the query's leaf
+    field_counts: Ints  # (n_fields, n_trees + 1), number of ``some`` by shared leaves
+    leaf: Ints  # (n_trees,), the query's leaf among all leaves, -1 for one without members
+    begin: Array  # (n_trees,), first and
+    end: Array  # (n_trees,), last-plus-one member of the query's leaf
+    warm: Array  # (1,), what is read ahead; kept, so that the compiler keeps the reads
 
 
 @njit(nogil=True, cache=True)
@@ -93,19 +106,19 @@ def inverted_index(codes, offset):
 
 
 @njit(nogil=True, cache=True)
-def _candidates(code, tables, packing, scratch):
-    """Stored modes that share a leaf with the query, and in how many trees they do.
+def _candidates(code, tables, packing, least, scratch):
+    """Stored modes that share at least ``least`` leaves (1 or 2) with the query.
 
-    Returns their number n; ``scratch`` then holds them in ``touched[:n]``, and in ``tally``
-    their numbers of shared leaves, which the caller must set back to 0.
+    Returns their number n; ``scratch`` then holds them in ``touched[:n]``, and in ``tally`` what
+    each stored mode shares, which the caller must set back to 0 by ``_clear``.
     """
     if tables.use_index:
-        return _visit_leaves(code, tables, packing.step, scratch)
-    return _scan(code, tables, packing, scratch)
+        return _visit_leaves(code, tables, packing, least, scratch)
+    return _scan(code, tables, packing, least, scratch)
 
 
 @njit(nogil=True, cache=True)
-def _visit_leaves(code, tables, step, scratch):
+def _visit_leaves(code, tables, packing, least, scratch):
     """Count the members of the query's leaves.
 
     The leaves of a query lie far apart in memory. Reading all addresses first, then one
@@ -118,25 +131,27 @@ def _visit_leaves(code, tables, step, scratch):
         leaf = offset[t] + (code[t] if known else 0)
         begin[t] = start[leaf]
         end[t] = start[leaf + 1] if known else begin[t]
-    warm = 0
+        scratch.leaf[t] = leaf if known else -1
+    warm = np.uint32(0)
     for t in range(len(code)):
-        for m in range(begin[t], end[t], MEMBERS_PER_LINE):
+        for m in range(begin[t], end[t], np.uint64(MEMBERS_PER_LINE)):
             warm |= member[m]
-    n = 0
+    scratch.warm[0] = warm
+    n = np.uint64(0)
+    all_trees, before = packing.mask[0], least - 1
     for t in range(len(code)):
-        members, one = member[begin[t] : end[t]], step[t]
-        for m in range(len(members)):
-            s = members[m]
+        one = packing.step[t]
+        for m in range(begin[t], end[t]):
+            s = member[m]
             count = tally[s]
-            touched[n] = s  # overwritten by the next one unless s is new
-            n += count == 0
+            touched[n] = s  # overwritten by the next one unless s has now reached ``least``
+            n += np.uint64((count & all_trees) == before)
             tally[s] = count + one
-    begin[0] = warm  # kept, so that the compiler keeps the reads
-    return n
+    return np.int64(n)
 
 
 @njit(nogil=True, cache=True)
-def _scan(code, tables, packing, scratch):
+def _scan(code, tables, packing, least, scratch):
     """Compare the query's leaves with those of all stored modes, tree by tree.
 
     The shared leaves are counted in numbers of the width of a leaf id, which is fastest.
@@ -156,8 +171,34 @@ def _scan(code, tables, packing, scratch):
     n = 0
     for s in range(len(tally)):
         touched[n] = s
-        n += tally[s] > 0
+        n += (tally[s] & packing.mask[0]) >= least
     return n
+
+
+@njit(nogil=True, cache=True)
+def _add_single(n, tables, packing, scratch):
+    """After ``_visit_leaves`` with least = 2: add who shares one leaf; return the new number."""
+    tally, touched, word = scratch.tally, scratch.touched, scratch.word
+    for t in range(len(scratch.begin)):
+        for m in range(scratch.begin[t], scratch.end[t]):
+            s = tables.member[m]
+            touched[n], word[n] = s, tally[s]
+            n += (tally[s] & packing.mask[0]) == 1
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _clear(tables, scratch):
+    """Set the tally to 0: all of it where that takes less time, otherwise where it was counted."""
+    tally, begin, end, visits = scratch.tally, scratch.begin, scratch.end, np.uint64(0)
+    for t in range(len(begin)):
+        visits += end[t] - begin[t]
+    if not tables.use_index or tally.nbytes < BYTES_PER_VISIT * visits:
+        tally[:] = 0
+        return
+    for t in range(len(begin)):
+        for m in range(begin[t], end[t]):
+            tally[tables.member[m]] = 0
 
 
 @njit(nogil=True, cache=True)
@@ -165,11 +206,11 @@ def fill_similarity(codes, tables, packing, scratch, K):
     n_trees = codes.shape[1]
     tally, touched = scratch.tally, scratch.touched
     for i in range(codes.shape[0]):
-        n = _candidates(codes[i], tables, packing, scratch)
+        n = _candidates(codes[i], tables, packing, 1, scratch)
         for j in range(n):
             s = touched[j]
             K[i, s] = tally[s] / n_trees
-            tally[s] = 0
+        _clear(tables, scratch)
 
 
 @njit(nogil=True, cache=True)
@@ -193,6 +234,17 @@ def one_row_classes(counts):
 
 
 @njit(nogil=True, cache=True)
+def count_leaf_rows(start, member, one_row, n_classes):
+    """Rows of each class in each leaf, where every stored mode holds one row or none."""
+    found = np.zeros((len(start) - 1, n_classes), np.int32)
+    for leaf in range(len(found)):
+        for s in member[start[leaf] : start[leaf + 1]]:
+            if one_row[s] < n_classes:
+                found[leaf, one_row[s]] += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
 def search_rows(
     codes,
     tables,
@@ -203,8 +255,7 @@ def search_rows(
     density,
     out_sim,
     out_ids,
-    counts,
-    one_row,
+    labels,
     exponents,
     log_shared,
     sums,
@@ -213,47 +264,73 @@ def search_rows(
 
     ``out_sim`` and ``out_ids`` have shape (n_fields, n_queries, k): the nearest by all trees, and
     by each part of the trees that ``packing`` has a field for.
+
+    Most candidates share one leaf only. Where the rows of each leaf are counted by class, they are
+    those in the query's leaves who do not share more, and are looked at one by one only if they
+    may be neighbours.
     """
-    n_trees, n_classes = codes.shape[1], counts.shape[1]
+    n_trees, n_classes = codes.shape[1], labels.counts.shape[1]
     n_fields, _, k = out_sim.shape
-    n_candidates = len(density.log_norm)
-    tally, touched, shared, word = scratch.tally, scratch.touched, scratch.shared, scratch.word
-    all_trees = packing.mask[0]
-    # Candidates by number of shared leaves, whether they may be neighbours, and class; the last
-    # class is for those that are not one row, whose counts go into the table themselves.
-    # Most share few leaves: with four copies, an addition need not wait for the one before it.
-    lane, width = 3 if n_classes <= FEW_CLASSES else 0, n_classes + 1
-    rows = np.zeros((lane + 1, 2 * (n_trees + 1) * width), np.int32)
+    least = 2 if tables.use_index and len(labels.leaf_rows) > 0 else 1
+    lanes = LANES if n_classes <= FEW_CLASSES else 1
+    rows = np.zeros((2 * (n_trees + 1) * (n_classes + 1), lanes), np.int32)
     table = np.zeros((n_trees + 1, n_classes))
     near = np.zeros(n_trees + 1, np.int64)
     for i in range(codes.shape[0]):
-        n = _candidates(codes[i], tables, packing, scratch)
-        top = np.int64(0)
-        for j in range(n):
-            s = touched[j]
-            m = np.int64(tally[s] & all_trees)
-            if n_fields > 1:
-                word[j] = tally[s]
-            shared[j], tally[s] = m, 0
-            top = max(top, m)
-            y = one_row[s] if n_classes > 0 else 0
-            if y < 0:
-                y = n_classes
-                for c in range(n_classes):
-                    table[m, c] += counts[s, c]
-            rows[j & lane, (2 * m + (s < n_candidates)) * width + y] += 1
-        _add_lanes(rows, near[: top + 1], table)
-        _weigh_table(table[: top + 1], exponents, log_shared, sums[:, i])
+        n = _candidates(codes[i], tables, packing, least, scratch)
+        top = max(_count(n, len(density.log_norm), packing, labels, scratch, rows, table), 1)
+        some_near, some_table = near[: top + 1], table[: top + 1]
+        _add_lanes(rows, some_near, some_table)
+        if least == 2:
+            _count_single(scratch.leaf, labels.leaf_rows, some_table)
+        _weigh_table(some_table, exponents, log_shared, sums[:, i])
         if k > 0:
-            row = scratch, fill, X[i], density
-            if n_fields > 1:
-                _rank_fields(n, near[: top + 1], packing, *row, out_sim[:, i], out_ids[:, i])
-            else:
-                _rank(n, near[: top + 1], touched, shared, *row, out_sim[0, i], out_ids[0, i])
+            found = out_sim[:, i], out_ids[:, i]
+            _rank(n, least, some_near, tables, packing, scratch, fill, X[i], density, *found)
             for field in range(n_fields):
                 for j in range(k):
                     out_sim[field, i, j] /= packing.size[field]
-        near[: top + 1], table[: top + 1] = 0, 0.0
+        _clear(tables, scratch)
+        some_near[:], some_table[:] = 0, 0.0
+
+
+@njit(nogil=True, cache=True)
+def _count(n, n_candidates, packing, labels, scratch, rows, table):
+    """Count n candidates; return the highest number of shared leaves.
+
+    ``rows`` counts them by number of shared leaves, whether they may be neighbours, and class; the
+    last class is for those that are not one row, whose counts go into the table themselves. Most
+    share few leaves: with several copies, an addition need not wait for the one before it.
+    """
+    tally, touched, word, one_row = scratch.tally, scratch.touched, scratch.word, labels.one_row
+    n_classes, all_trees = table.shape[1], packing.mask[0]
+    width, last_lane = np.uint64(n_classes + 1), np.uint64(rows.shape[1] - 1)
+    top = np.uint64(0)
+    for j in range(n):
+        s = touched[j]
+        word[j] = tally[s]
+        m = np.uint64(word[j] & all_trees)
+        top = max(top, m)
+        y = one_row[s] if n_classes > 0 else 0
+        if y < 0:
+            y = n_classes
+            for c in range(n_classes):
+                table[m, c] += labels.counts[s, c]
+        entry = (np.uint64(2) * m + np.uint64(s < n_candidates)) * width + np.uint64(y)
+        rows[entry, np.uint64(j) & last_lane] += 1
+    return np.int64(top)
+
+
+@njit(nogil=True, cache=True)
+def _count_single(leaf, leaf_rows, table):
+    """Rows that share one leaf: those in the query's leaves, less those who share more."""
+    for t in range(len(leaf)):
+        if leaf[t] >= 0:
+            for y in range(table.shape[1]):
+                table[1, y] += leaf_rows[leaf[t], y]
+    for m in range(2, len(table)):
+        for y in range(table.shape[1]):
+            table[1, y] -= m * table[m, y]
 
 
 @njit(nogil=True, cache=True)
@@ -267,60 +344,61 @@ def _kth_highest(near, k):
 
 
 @njit(nogil=True, cache=True)
-def _rank(n, near, touched, shared, scratch, fill, x, density, out_sim, out_ids):
-    """The k nearest of n modes, of which ``near[m]`` that may be neighbours share m leaves."""
-    keep, tied, n_candidates = scratch.keep, scratch.tied, len(density.log_norm)
-    k = len(out_sim)
-    if fill:
-        others = _append_others(n, k, n_candidates, scratch.tally, touched, shared)
-        near[0], n = others - n, others
-    kth, kept = _kth_highest(near, k), 0
-    for j in range(n):
-        if shared[j] >= kth and touched[j] < n_candidates:
-            keep[kept], tied[kept] = j, near[shared[j]] > 1
-            kept += 1
-    rank_row(shared, touched, keep[:kept], tied[:kept], x, density, out_sim, out_ids)
+def _rank(n, least, near, tables, packing, scratch, fill, x, density, out_sim, out_ids):
+    """The k nearest of n candidates by each field of the words: by all trees, and by parts.
 
-
-@njit(nogil=True, cache=True)
-def _rank_fields(n, near, packing, scratch, fill, x, density, out_sim, out_ids):
-    """``_rank`` of one query by each field of the words: by all trees, and by parts of them.
+    ``near[m]`` of them may be neighbours and share m leaves, for m from ``least`` on.
 
     The k-th highest number of leaves shared in a part, among some candidates, is at most that
     among all of them. So who shares fewer leaves in all trees is not among the k nearest by that
     part. Nearly always, those who share most leaves in all trees turn out to be enough.
     """
     (n_fields, k), n_candidates = out_sim.shape, len(density.log_norm)
-    touched, shared, word = scratch.touched, scratch.shared, scratch.word
-    some, ids, sim = scratch.some, scratch.field_touched, scratch.field_shared
-    least, n_some = _kth_highest(near, STRONG * k), 0
-    for j in range(n):
-        some[n_some] = j
-        n_some += (shared[j] >= least) & (touched[j] < n_candidates)
-    bounds = np.empty(n_fields, np.int64)
+    some, counts = scratch.some, scratch.field_counts
+    counts[:] = 0
+    strong = _kth_highest(near, k if n_fields == 1 else STRONG * k)
+    n_some = _add_some(0, 0, n, strong, len(near), n_candidates, packing, scratch)
+    lowest = len(near)
     for f in range(n_fields):
-        shift, mask = packing.shift[f], packing.mask[f]
-        counts = np.zeros(packing.size[f] + 1, np.int64)
-        for j in some[:n_some]:
-            counts[np.int64((word[j] >> shift) & mask)] += 1
-        bounds[f] = max(_kth_highest(counts, k), 1)
-    lowest = bounds.min()
+        lowest = min(lowest, max(_kth_highest(counts[f, : packing.size[f] + 1], k), 1))
+    if lowest < strong:
+        n_some = _add_some(n_some, 0, n, lowest, strong, n_candidates, packing, scratch)
     if lowest < least:
-        for j in range(n):
-            some[n_some] = j
-            n_some += (shared[j] >= lowest) & (shared[j] < least) & (touched[j] < n_candidates)
+        first, n = n, _add_single(n, tables, packing, scratch)
+        n_some = _add_some(n_some, first, n, 1, 2, n_candidates, packing, scratch)
+    ids, shared, tied, keep = scratch.ids, scratch.shared, scratch.tied, scratch.keep
+    touched, word = scratch.touched, scratch.word
     for f in range(n_fields):
-        shift, mask = packing.shift[f], packing.mask[f]
-        found = 0
+        shift, mask, count = packing.shift[f], packing.mask[f], counts[f, : packing.size[f] + 1]
+        low, last = max(_kth_highest(count, k), 1), np.uint64(0)
         for j in some[:n_some]:
-            m = np.int64((word[j] >> shift) & mask)
-            ids[found], sim[found] = touched[j], m  # overwritten unless it may be nearest
-            found += m >= bounds[f]
-        counts = np.zeros(packing.size[f] + 1, np.int64)
-        for j in range(found):
-            counts[sim[j]] += 1
+            m = (word[j] >> shift) & mask
+            ids[last], shared[last] = touched[j], m  # overwritten unless near enough
+            tied[last] = count[m] > 1
+            last += np.uint64(m >= low)
+        found = np.int64(last)
+        if fill and found < k:
+            for s in range(n_candidates):
+                ids[found], shared[found], tied[found] = s, 0, True
+                found += (scratch.tally[s] >> shift) & mask == 0
         chosen = out_sim[f], out_ids[f]
-        _rank(found, counts, ids, sim, scratch, fill, x, density, *chosen)
+        rank_row(shared, ids, keep[:found], tied[:found], x, density, *chosen)
+
+
+@njit(nogil=True, cache=True)
+def _add_some(n_some, first, stop, low, high, n_candidates, packing, scratch):
+    """Add the candidates from first to stop that share low to high - 1 leaves, and count them."""
+    some, word, counts = scratch.some, scratch.word, scratch.field_counts
+    touched, shift, mask = scratch.touched, packing.shift, packing.mask
+    last = np.uint64(n_some)
+    for j in range(first, stop):
+        m = np.int64(word[j] & mask[0])
+        some[last] = j
+        last += np.uint64((m >= low) & (m < high) & (touched[j] < n_candidates))
+    for j in some[n_some:last]:
+        for f in range(len(counts)):
+            counts[f, (word[j] >> shift[f]) & mask[f]] += 1
+    return np.int64(last)
 
 
 @njit(nogil=True, cache=True)
@@ -331,9 +409,9 @@ def _add_lanes(rows, near, table):
         for may_be_near in range(2):
             for y in range(n_classes + 1):
                 total = 0
-                for lane in range(len(rows)):
-                    total += rows[lane, entry]
-                    rows[lane, entry] = 0
+                for lane in range(rows.shape[1]):
+                    total += rows[entry, lane]
+                    rows[entry, lane] = 0
                 near[m] += may_be_near * total
                 if y < n_classes:
                     table[m, y] += total
@@ -353,27 +431,6 @@ def _weigh_table(table, exponents, log_shared, sums):
             weight = math.exp(exponents[e] * (log_shared[m - 1] - log_top))
             for y in range(table.shape[1]):
                 sums[e, y] += weight * table[m, y]
-
-
-@njit(nogil=True, cache=True)
-def _append_others(n, k, n_candidates, tally, touched, shared):
-    """Add the candidates that share no leaf, if fewer than k share one."""
-    near = 0
-    for j in range(n):
-        near += touched[j] < n_candidates
-    if near >= k:
-        return n
-    for j in range(n):
-        tally[touched[j]] = 1
-    last = n
-    for s in range(n_candidates):
-        if tally[s] == 0:
-            touched[last] = s
-            shared[last] = 0
-            last += 1
-    for j in range(n):
-        tally[touched[j]] = 0
-    return last
 
 
 @njit(nogil=True, cache=True)

@@ -56,7 +56,7 @@ def rank_row(sim, ids, keep, tied, x, density, out_sim, out_ids):
     ``tied`` marks those that share their similarity: only they need their density.
     """
     k = len(out_sim)
-    level = np.empty(k)
+    level, density_at = np.empty(k), np.zeros(len(keep))
     # Reading a number of each cache line first lets the misses overlap; the densities then come
     # from cache.
     mean, precision, warm = density.mean, density.precision, 0.0
@@ -66,15 +66,15 @@ def rank_row(sim, ids, keep, tied, x, density, out_sim, out_ids):
         for j in range(0, mean.shape[1] if tied[q] else 0, NUMBERS_PER_LINE):
             warm += mean[r, j] + precision[own, j]
     level[0] = warm  # kept, so that the compiler keeps the reads; overwritten below
+    for q in range(len(keep)):  # apart from the loop below, whose branches cannot be predicted
+        if tied[q]:
+            kernel, norm = row_terms(x, np.int64(ids[keep[q]]), density)
+            density_at[q] = norm + kernel
     out_sim[:] = 0.0
     out_ids[:] = -1
     filled = 0
     for q in range(len(keep)):
-        s, r = sim[keep[q]], np.int64(ids[keep[q]])
-        g = 0.0
-        if tied[q]:
-            kernel, norm = row_terms(x, r, density)
-            g = norm + kernel
+        s, r, g = sim[keep[q]], np.int64(ids[keep[q]]), density_at[q]
         rank = filled
         while rank > 0:
             b = rank - 1

@@ -14,8 +14,9 @@ from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
 from .base import Adapter, out_of_bag_reading
 
+# Unsigned, so that the walk checks no index for being negative.
 NODE = np.dtype(
-    [("threshold", np.float32), ("feature", np.int32), ("left", np.int32), ("right", np.int32)]
+    [("threshold", np.float32), ("feature", np.uint32), ("left", np.uint32), ("right", np.uint32)]
 )
 # Rows that go down a tree at the same time, so that their memory accesses overlap.
 ROWS_AT_A_TIME = 16
@@ -53,6 +54,11 @@ class ForestAdapter(Adapter):
             value=np.concatenate([tree.value[:, 0, :] for tree in trees]),
         )
 
+    @cached_property
+    def _width(self) -> int:
+        """Number of features that the trees need at least."""
+        return int(self._packed.nodes["feature"].max()) + 1
+
     @property
     def has_out_of_bag(self) -> bool:
         return bool(getattr(self.estimator, "bootstrap", False))
@@ -74,7 +80,7 @@ class ForestAdapter(Adapter):
             return Reading(ActivationModes.from_leaves(leaves), self.estimator.predict_proba(X), X)
         values = numbers.astype(np.float32)  # as scikit-learn's trees compare
         packed = self._packed
-        _check_width(values.shape[1], packed.nodes)
+        _check_width(values.shape[1], self._width)
         n_trees = len(packed.start) - 1
         leaves = np.empty((len(values), n_trees), dtype=np.int32)
         proba = np.zeros((len(values), packed.value.shape[1]))
@@ -100,9 +106,8 @@ def check_float32(values: Array) -> None:
         )
 
 
-def _check_width(n_features: int, nodes: Array) -> None:
+def _check_width(n_features: int, needed: int) -> None:
     """The walk itself looks up features without checks."""
-    needed = int(nodes["feature"].max()) + 1
     if n_features < needed:
         raise ValueError(
             f"X has {n_features} features; the trees need at least {needed}. Give the features "
@@ -141,21 +146,21 @@ def _walk(
     proba: Array,
 ) -> None:
     """Fill in the leaf of each row in each tree, and the sum of the leaves' probabilities."""
-    at = np.empty(ROWS_AT_A_TIME, np.int32)  # node of each row
+    at = np.empty(ROWS_AT_A_TIME, np.uint32)  # node of each row
     for t in range(len(start) - 1):
         tree, votes = nodes[start[t] : start[t + 1]], value[start[t] : start[t + 1]]
         for first in range(0, len(X), ROWS_AT_A_TIME):
             n = min(ROWS_AT_A_TIME, len(X) - first)
+            rows = X[first : first + n]
             at[:] = 0
-            moving = 1
+            moving = np.uint32(1)
             while moving:
-                moving = 0
+                moving = np.uint32(0)
                 for i in range(n):
                     node = tree[at[i]]
-                    right = X[first + i, node.feature] > node.threshold
-                    # Arithmetic instead of a branch that the processor cannot predict.
-                    step = node.left + (node.right - node.left) * np.int32(right)
-                    moving |= step - at[i]
+                    # A choice between two numbers, not a branch that cannot be predicted.
+                    step = node.right if rows[i, node.feature] > node.threshold else node.left
+                    moving |= step ^ at[i]
                     at[i] = step
             for i in range(n):
                 leaves[first + i, t] = at[i]
