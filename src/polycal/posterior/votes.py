@@ -22,6 +22,9 @@ from ..kernels import KernelIndex, LabelledSides, build_index
 PARENT_SCALES: Floats = np.array([2.0, 8.0, 32.0])
 HYPERPLANE_SQUARES: Ints = np.array([3, 5, 7])
 HYPERPLANE_SCALES: Floats = np.exp2(HYPERPLANE_SQUARES)
+# In the votes at one exponent by hyperplanes, those at the coarser one before it have the weight of
+# this many rows like the nearest.
+COARSER_ROWS = 0.1
 # Beyond this number of rows, random ones vote by hyperplanes: each query is compared with all.
 MOST_ROWS = 20_000
 
@@ -189,7 +192,7 @@ class HyperplaneVotes:
     def proba_of(self, modes: ActivationModes, execution: Execution) -> Floats:
         """Probabilities at each exponent, shape (n_exponents, n_queries, n_classes)."""
         sums = self.index.class_sums(modes, self.weight, self.n_squares, execution)
-        return normalize(sums, self.prior)
+        return smoothed(sums, self.prior)
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in votes that were read from a file, as messages."""
@@ -258,6 +261,20 @@ def normalize(sums: Floats, prior: Floats) -> Floats:
     """Rows that sum to 1; the prior where all sums are 0."""
     total = sums.sum(axis=-1, keepdims=True)
     return np.where(total > 0, sums / np.where(total > 0, total, 1.0), prior)
+
+
+def smoothed(sums: Floats, prior: Floats) -> Floats:
+    """Votes at ascending exponents, each averaged with those before; the first with the prior.
+
+    At a high exponent few rows have most of the weight, so that their votes alone are mostly near 0
+    or 1. The sums, shape (n_exponents, n_queries, n_classes), count rows like the nearest as 1.
+    """
+    proba = np.empty_like(sums)
+    coarser = prior
+    for scale, votes in enumerate(sums):
+        total = votes.sum(axis=-1, keepdims=True) + COARSER_ROWS
+        coarser = proba[scale] = votes / total + COARSER_ROWS / total * coarser
+    return proba
 
 
 def choose_gamma(loss: Callable[[Floats], Floats]) -> float:
