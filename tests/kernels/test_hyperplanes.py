@@ -96,12 +96,32 @@ def test_a_seed_fixes_the_planes():
     first, again, other = draw(X, seed=3), draw(X, seed=3), draw(X, seed=4)
     assert_array_equal(first.directions, again.directions)
     assert_array_equal(first.offsets, again.offsets)
-    assert (first.directions != other.directions).all()
+    assert not (first.directions == other.directions).all(axis=0).any()
+
+
+def test_planes_see_from_two_to_all_columns():
+    X = normal_rows(d=20)
+    n_seen = (draw(X, 4096).directions != 0).sum(axis=0)
+    assert (n_seen.min(), n_seen.max()) == (2, 20)
+    # The logarithm is evenly distributed: n ** u of the n columns, rounded up.
+    shares = [(n_seen <= n).mean() for n in (2, 4, 9)]
+    np.testing.assert_allclose(shares, np.log([2, 4, 9]) / np.log(20), atol=0.03)
+
+
+def test_a_plane_sees_all_levels_of_a_symbol_or_none():
+    X = np.random.default_rng(0).integers(0, [4, 3], size=(300, 2))
+    X = np.concatenate([normal_rows(d=2), X], axis=1)
+    planes = Hyperplanes.draw(X, np.array([0, 4, 7]), 200, 0)
+    seen = planes.directions != 0
+    for levels in (seen[2:6], seen[6:]):
+        assert_array_equal(levels.all(axis=0), levels.any(axis=0))
+        assert 0.2 < levels.all(axis=0).mean() < 0.8
 
 
 def test_an_embedding_has_one_unit():
     X = normal_rows()
     planes = draw(X, embedded=True)
+    assert (planes.directions != 0).all()
     assert_array_equal(planes.middle, 0.0)
     assert_array_equal(planes.unit, 1.0)
     assert_array_equal(bits(planes, X), by_hand(planes, X))

@@ -76,6 +76,45 @@ def test_keras_functional_shared_nested_and_logits(keras, X, tmp_path):
     assert_same(keras_read(keras.saving.load_model(tmp_path / "model.keras"), X), reading)
 
 
+SMOOTH = "gelu silu hard_silu mish elu celu selu tanh softsign sigmoid hard_sigmoid softplus"
+
+
+@pytest.mark.parametrize("activation", SMOOTH.split())
+def test_keras_smooth_units_are_on_where_their_input_is_positive(keras, X, activation):
+    L = keras.layers
+    layers = [keras.Input((D,)), L.Dense(8, activation), L.Dense(7), L.Activation(activation)]
+    model = keras.Sequential([*layers, L.Dense(6), L.ELU(), L.Dense(1, "sigmoid")])
+    assert KerasAdapter(model).problem() is None
+    inputs = [
+        np.asarray(keras.Model(model.inputs, model.layers[i].output).predict(X, verbose=0))
+        for i in (1, 3)
+    ]
+    bits = [values > 0 for values in (dense(model.layers[0], X), *inputs)]
+    proba = np.asarray(model.predict(X, verbose=0))
+    assert_modes(keras_read(model, X), bits, np.concatenate([1 - proba, proba], axis=1))
+
+
+def test_keras_smooth_operations_and_the_output(keras, X):
+    """Operations of a functional model are read too; the sigmoid at the end is the output."""
+    inputs = keras.Input((D,))
+    hidden = keras.layers.Dense(8)
+    middle = keras.ops.softplus(hidden(inputs))
+    last = keras.layers.Dense(1)
+    model = keras.Model(inputs, keras.ops.sigmoid(last(middle)))
+    a = dense(hidden, X)
+    proba = expit(dense(last, np.log1p(np.exp(a))))
+    assert_modes(keras_read(model, X), [a > 0], np.concatenate([1 - proba, proba], axis=1))
+
+
+def test_keras_reads_relu_alone_where_there_is_one(keras, X):
+    L = keras.layers
+    hidden = [L.Dense(8, "gelu"), L.Dense(7, "relu")]
+    model = keras.Sequential([keras.Input((D,)), *hidden, L.Dense(K)])
+    assert keras_read(model, X).modes.sizes == (7, K)
+    only_output = keras.Sequential([keras.Input((D,)), L.Dense(1, "sigmoid")])
+    assert "no hidden activation" in KerasAdapter(only_output).problem()
+
+
 def test_keras_images_and_batches(keras, capsys):
     L = keras.layers
     images = np.random.default_rng(5).normal(size=(300, 6, 6, 1)).astype(np.float32)
@@ -181,7 +220,7 @@ def test_keras_refusals(keras, X):
         (L.Dense(K), "a single Keras layer is not a classifier"),
         (Subclassed(), "subclassed Keras model"),
         (keras.Sequential([L.Dense(K)]), "not built"),
-        (keras.Sequential([keras.Input((D,)), L.Dense(K)]), "no ReLU-type"),
+        (keras.Sequential([keras.Input((D,)), L.Dense(K)]), "no hidden activation"),
         (keras.Model(inputs, [L.ReLU()(inputs), inputs]), "2 outputs"),
         (keras.Sequential([inputs, L.ReLU(), L.Dense(K, activation="tanh")]), "'tanh'"),
     ]:

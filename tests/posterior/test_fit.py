@@ -10,11 +10,14 @@ from numpy.testing import assert_allclose
 from scipy.optimize import check_grad, minimize
 from scipy.special import softmax
 from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
 
 from polycal import GeodesicCalibrator
 from polycal.posterior.fit import (
     CalibrationLabels,
+    PoolPrior,
     fit_pool,
+    fit_pooled,
     minimize_convex,
     refit_through_gate,
 )
@@ -31,7 +34,7 @@ def test_pool_recovers_the_posterior_that_made_the_labels():
     P = softmax(0.8 * np.log(sources[0]) + 0.4 * np.log(sources[1]) + offset, axis=1)
     y = (rng.random((n, 1)) > P.cumsum(axis=1)).sum(axis=1)
     views = np.stack([views_of(p, np.ones(3) / 3, 10**9) for p in sources])
-    pool, loss = fit_pool(views, y, np.ones(n), np.ones(3) / 3)
+    pool, loss, _ = fit_pool(views, y, np.ones(n), np.ones(3) / 3)
     assert loss == pytest.approx(-np.log(P[np.arange(n), y]).mean(), abs=0.01)
     assert np.abs(np.exp(pool(views)) - P).mean() < 0.01
 
@@ -41,7 +44,7 @@ def test_pool_stays_finite_on_separable_rows():
     y = np.arange(100) % 2
     P = np.where(np.eye(2)[y] == 1, 0.99, 0.01)
     views = np.stack([views_of(P, np.array([0.5, 0.5]), 100)] * 2)
-    pool, _ = fit_pool(views, y, np.ones(100), np.array([0.5, 0.5]))
+    pool, _, _ = fit_pool(views, y, np.ones(100), np.array([0.5, 0.5]))
     assert np.abs(pool.weights).sum() < 5
     assert np.exp(pool(views)).max() < 1 - 1e-4
 
@@ -95,11 +98,11 @@ def lowest_by_scipy(parts):
 def test_pool_is_the_minimum_that_scipy_finds(monkeypatch, n_classes):
     toy = toy_pool(np.random.default_rng(n_classes), n_classes)
     slow = lowest_by_scipy(spied_loss(monkeypatch, *toy))
-    pool, value = fit_pool(*toy)
+    pool, value, _ = fit_pool(*toy)
     assert value == pytest.approx(slow, rel=1e-8)
     assert value <= slow * (1 + 1e-9)
     assert (pool.weights[:, :2] >= 0).all()
-    again, same = fit_pool(*toy, start_from=pool)
+    again, same, _ = fit_pool(*toy, start_from=pool)
     assert same == pytest.approx(value, rel=1e-9)
     assert_allclose(again(toy[0]), pool(toy[0]), atol=1e-4)
 
@@ -109,7 +112,7 @@ def test_pool_on_a_torch_device_is_the_same(monkeypatch, block):
     pytest.importorskip("torch")
     monkeypatch.setattr("polycal.posterior.fit.DEVICE_BLOCK", block)
     toy = toy_pool(np.random.default_rng(5), 4)
-    (here, value), (there, same) = fit_pool(*toy), fit_pool(*toy, device="cpu")
+    (here, value, _), (there, same, _) = fit_pool(*toy), fit_pool(*toy, device="cpu")
     assert same == pytest.approx(value, rel=1e-12)
     assert_allclose(there.weights, here.weights, atol=1e-6)
     assert_allclose(there.offset, here.offset, atol=1e-6)
@@ -119,7 +122,7 @@ def test_pool_on_a_torch_device_is_the_same(monkeypatch, block):
 def test_pool_from_a_far_start(n_classes):
     """The parabola there, where p is 0 or 1, says little about the minimum."""
     toy = toy_pool(np.random.default_rng(n_classes), n_classes)
-    pool, value = fit_pool(*toy)
+    pool, value, _ = fit_pool(*toy)
     for side in (30.0, -30.0):
         weights = np.array([[0.0, 30.0, 9 * side], [1e-14, 30.0, 9 * side]])
         far = replace(pool, weights=weights, offset=np.linspace(-side, side, n_classes))
@@ -148,7 +151,7 @@ def test_pool_does_not_chase_rounding(monkeypatch):
     monkeypatch.setattr("polycal.posterior.fit.minimize_convex", counted)
     proba = np.exp(views[:, 0]) / np.exp(views[:, 0]).sum(axis=2, keepdims=True)
     shifted = proba * prior / (proba * prior).sum(axis=2, keepdims=True)
-    _, value = fit_pool(np.stack([views_of(p, prior, 60) for p in shifted]), y, weight, prior)
+    _, value, _ = fit_pool(np.stack([views_of(p, prior, 60) for p in shifted]), y, weight, prior)
     assert 0 <= value < 1e-9
     assert len(calls) < 100
 
@@ -229,7 +232,7 @@ def test_the_pool_is_fitted_for_the_mixture_that_is_used():
     inside = rng.random(n) < 0.8
     y = (rng.random(n) < np.where(inside, P[:, 1], 0.5)).astype(int)
     alpha, weight = np.where(inside, 0.999, 0.001), np.ones(n)
-    first, _ = fit_pool(views_of(P, prior, n)[None], y, weight, prior)
+    first, _, _ = fit_pool(views_of(P, prior, n)[None], y, weight, prior)
     before = Posterior(None, first, prior, prior, prior, n)
     rows = CalibrationLabels(y, weight, P, prior, n, n)
     after = refit_through_gate(before, None, (1,), rows, alpha)
@@ -244,3 +247,68 @@ def test_the_pool_is_fitted_for_the_mixture_that_is_used():
     assert_allclose(everywhere.pool.weights, first.weights, atol=1e-3)
     votes = Posterior(1.0, None, prior, prior, prior, n)
     assert refit_through_gate(votes, P[None], (1, 1), rows, alpha) is votes  # no pool
+
+
+def two_sources(n=400, seed=0, right="parent"):
+    """Calibration rows of a parent and of votes, one of which is the truth and the other noise."""
+    rng = np.random.default_rng(seed)
+    prior = np.array([0.5, 0.5])
+    truth, noise = (rng.uniform(0.02, 0.98, n)[:, None] * [-1, 1] + [1, 0] for _ in range(2))
+    y = (rng.random(n) < truth[:, 1]).astype(int)
+    parent, votes = (truth, noise) if right == "parent" else (noise, truth)
+    rows = CalibrationLabels(y, np.ones(n), parent, prior, n, n)
+    return rows, votes[None], truth, fit_pooled(votes[None], (1, 1), rows, prior)
+
+
+def test_evidence_by_hand(monkeypatch):
+    """Laplace's method, with the curvature that the optimiser sees; weights at 0 are left out."""
+    views, y, weight, prior = toy_pool(np.random.default_rng(1), 3)
+    views[1] = views_of(np.roll(np.exp(views[1, 0]), 1, axis=1), prior, len(y))  # mostly wrong
+    toy, n = (views, y, weight, prior), len(y)
+    loss = spied_loss(monkeypatch, *toy)["loss"]
+    pool, lowest, found = fit_pool(*toy)
+    theta = np.append(pool.weights, pool.offset)
+    free = np.append(np.tile([False, False, True], len(views)), np.ones(3, dtype=bool))
+    inside = free | (theta > 0)
+    assert not inside.all()
+    curvature = n * loss(theta)[2][np.ix_(inside, inside)]
+    expected = -n * lowest - 0.5 * np.linalg.slogdet(curvature)[1]  # log precision is 0
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_evidence_says_whether_the_parent_alone_is_right(seed):
+    for right in ("parent", "votes"):
+        rows, votes, truth, before = two_sources(seed=seed, right=right)
+        known = (before, votes, (1, 1), rows, np.ones(len(truth)))
+        after = refit_through_gate(*known, believe_parent=True)
+        plain = refit_through_gate(*known)
+        if right == "votes":
+            assert_allclose(after.pool.weights, plain.pool.weights, atol=1e-3)
+            continue
+        close = PoolPrior.parent_alone(2)
+        assert np.abs(after.pool.weights - close.centre).max() < 0.3
+        assert after.pool.levels is None
+        found, other = (
+            np.abs(np.exp(posterior.log_proba(rows.parent_proba, votes)) - truth).mean()
+            for posterior in (after, plain)
+        )
+        assert found < other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "most"), [(150, 0.005), (600, 0.002)])
+def test_a_parent_that_is_right_loses_little(n, most):
+    """Logistic regression on labels of a logistic model, mean of twelve data sets."""
+    extra = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n + 2000, 6))
+        y = (X @ rng.normal(size=6) + rng.logistic(size=len(X)) > 0).astype(int)
+        plain = LogisticRegression().fit(X[:n], y[:n])
+        model = GeodesicCalibrator(LogisticRegression(), random_state=seed).fit(X[:n], y[:n])
+        own, ours = (
+            -np.log(m.predict_proba(X[n:])[np.arange(2000), y[n:]]).mean() for m in (plain, model)
+        )
+        extra.append(ours - own)
+    assert np.mean(extra) < most

@@ -13,6 +13,7 @@ from polycal.core.neighbours import Neighbours
 from polycal.core.reading import ActivationModes
 from polycal.kernels import Search, reference
 from polycal.posterior.votes import (
+    COARSER_ROWS,
     HYPERPLANE_SCALES,
     HyperplaneVotes,
     LabelEvidence,
@@ -96,9 +97,13 @@ def hyperplane_rows(n, seed=0):
 
 def votes_by_hand(asked, modes, y, weight):
     K = reference.similarity(asked, modes)
+    K /= K.max(axis=1, keepdims=True)
     counts = weight[:, None] * np.eye(3)[y]
-    sums = [reference.class_sums(K, counts, e) for e in HYPERPLANE_SCALES]
-    return normalize(np.stack(sums), PRIOR)
+    found = [np.tile(PRIOR, (len(K), 1))]
+    for e in HYPERPLANE_SCALES:
+        sums = reference.class_sums(K, counts, e) + COARSER_ROWS * found[-1]
+        found.append(sums / sums.sum(axis=1, keepdims=True))
+    return np.stack(found[1:])
 
 
 def test_votes_by_hyperplanes_equal_their_definition():
@@ -136,7 +141,6 @@ def test_votes_by_hyperplanes_without_some_rows(rows):
     left = modes.append(more)[rest], np.r_[y, more_y][rest], np.r_[weight, more_weight][rest]
     labels = np.r_[y, more_y][rows], np.r_[weight, more_weight][rows]
     found = votes.without(rows, *labels).proba_of(asked, Execution())
-    # The highest similarity of all rows scales the sums, and cancels in the probabilities.
     assert_allclose(found, votes_by_hand(asked, *left), rtol=1e-9)
     assert_array_equal(votes.proba_of(asked, Execution()), before)  # a copy was changed
 

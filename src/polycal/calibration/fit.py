@@ -188,7 +188,10 @@ def fit_model(
     scores, own = judged(posterior)
     level = options.false_alarm or LEVELS[0]
     floor = scores.near_floor(level) if options.floor is None else options.floor
-    posterior = refit_through_gate(posterior, votes, witnesses, labels, alpha(scores, floor))
+    # A parent without leaves or units may be right as it is.
+    believe_parent = votes is not None and "kernel" not in reference.witnesses
+    weighed = (votes, witnesses, labels, alpha(scores, floor))
+    posterior = refit_through_gate(posterior, *weighed, believe_parent)
     scores, own = judged(posterior)
     if found.own is not None:
         usual = _scores(gate, posterior, found.own.folds, execution)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._utils.arrays import Array, Floats, Ints
+from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.blocks import map_blocks
 from .._utils.saved import saved_array
 from ..core.execution import Execution
@@ -34,7 +34,8 @@ class Hyperplanes:
 
     Numbers are measured in robust standard deviations from their middle. A symbol (the level of a
     category, or whether a number is missing) is one number for each level, 1 for the level that a
-    row has; a missing number lies in the middle.
+    row has; a missing number lies in the middle. A hyperplane sees some of the columns, from two to
+    all of them, so that columns of noise or many levels do not hide what few columns say.
 
     Guarantees: equal rows have equal modes, in any block. The unit of a number does not matter.
     Edge cases: a constant number is 0; a value that is far away lies no farther than 20 standard
@@ -58,7 +59,8 @@ class Hyperplanes:
     ) -> Hyperplanes:
         """Directions from a normal distribution; each plane passes between two of the rows X.
 
-        The rows are encoded. Those of an embedding (``embedded``) have one unit for all numbers.
+        The rows are encoded. Those of an embedding (``embedded``) have one unit for all numbers,
+        and each plane sees all of them.
         """
         n_numbers = X.shape[1] - (len(level_offsets) - 1)
         middle, unit = np.zeros(n_numbers), np.ones(n_numbers)
@@ -70,6 +72,9 @@ class Hyperplanes:
         rng = np.random.default_rng(seed)
         shape = (n_numbers + int(level_offsets[-1]), n_planes)
         directions = rng.standard_normal(shape, dtype=np.float32)
+        if not embedded:
+            n_inputs = np.append(np.ones(n_numbers, dtype=int), np.diff(level_offsets))
+            directions *= np.repeat(_seen(X.shape[1], n_planes, rng), n_inputs, axis=0)
         planes = cls(middle, unit, level_offsets, directions, np.zeros(n_planes))
         share, place = rng.random(n_planes), rng.uniform(0.25, 0.75, n_planes)
         some = X if len(X) <= OFFSET_ROWS else X[rng.permutation(len(X))[:OFFSET_ROWS]]
@@ -107,6 +112,15 @@ class Hyperplanes:
             yield "hyperplanes have directions for other features"
         elif not (self.unit > 0).all() or not np.isfinite(self.middle).all():
             yield "a number has no unit for hyperplanes"
+
+
+def _seen(n_columns: int, n_planes: int, rng: np.random.Generator) -> Bools:
+    """Whether each plane sees each column; the logarithm of their number is evenly distributed."""
+    sizes = np.ceil(n_columns ** rng.random(n_planes)).astype(int)
+    seen = np.zeros((n_columns, n_planes), dtype=bool)
+    for plane, size in enumerate(sizes):
+        seen[rng.choice(n_columns, size, replace=False, shuffle=False), plane] = True
+    return seen
 
 
 def _between(projections: Floats, share: Floats, place: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,6 +20,25 @@ BATCH_SIZE = 256
 RELU6 = Bounds(0.0, 6.0)
 #: Bounds of Keras's activation functions.
 FUNCTIONS = {"relu": RELU, "leaky_relu": RELU, "relu6": RELU6, "hard_tanh": Bounds(-1.0, 1.0)}
+#: What smooth activation functions return for 0: a unit is on where its input is positive.
+SMOOTH_FUNCTIONS = dict.fromkeys(
+    ("gelu", "silu", "hard_silu", "mish", "elu", "celu", "selu", "tanh", "softsign"), RELU
+) | {"sigmoid": Bounds(0.5), "hard_sigmoid": Bounds(0.5), "softplus": Bounds(math.log(2.0))}
+#: Smooth activations that are layers, or keras.ops in a functional model.
+SMOOTH_LAYERS = (
+    *("ELU", "Gelu", "Silu", "HardSilu", "Mish", "Elu", "Celu", "Selu", "Tanh", "Softsign"),
+    *("Sigmoid", "HardSigmoid", "Softplus"),
+)
+
+
+class Read(NamedTuple):
+    """Where an activation is read, and its bounds there."""
+
+    bounds: Bounds
+    at_input: bool  # or at the output
+
+
+Find = Callable[[Any], Read | None]
 
 
 class ActivationModel(NamedTuple):
@@ -30,7 +50,7 @@ class ActivationModel(NamedTuple):
 
 
 class KerasAdapter(Adapter):
-    family = "a trained Keras 3 Sequential or functional model with ReLU-type activations"
+    family = "a trained Keras 3 Sequential or functional model with ReLU-type or smooth activations"
     # With Keras's torch back-end a layer is a torch module too: it must not be read as one.
     handles = (("keras", "Model"), ("keras", "Layer"))
     pretrained = True
@@ -64,10 +84,11 @@ class KerasAdapter(Adapter):
                 f"the Keras model has {len(model.inputs)} inputs and {len(model.outputs)} outputs; "
                 "expected one of each. Give a model with the class scores as its only output"
             )
-        if not _has_activation(model):
+        if not any(_has(model, find, _last_layer(model)) for find in (_bounds, _smooth_bounds)):
             return (
-                "the Keras model has no ReLU-type activation (relu, relu6, leaky_relu, hard_tanh, "
-                "or the layers ReLU, LeakyReLU, PReLU); train one that has"
+                "the Keras model has no hidden activation (relu, relu6, leaky_relu, hard_tanh, "
+                "the layers ReLU, LeakyReLU, PReLU, or smooth ones such as gelu, silu and tanh); "
+                "train one that has"
             )
         if _output_kind(model) is None:
             return (
@@ -173,35 +194,40 @@ def _bits(values: Array, bounds: Bounds) -> Array:
 
 
 def _activations(model: Any) -> tuple[list[Any], list[Bounds]]:
-    """Symbolic tensors to read in the graph of a model, in call order, and their bounds."""
+    """Symbolic tensors to read in the graph of a model, in call order, and their bounds.
+
+    Those of ReLU-type activations; without any, those of smooth ones. The last layer is the output.
+    """
+    output = _last_layer(model)
+    find = _bounds if _has(model, _bounds, output) else _smooth_bounds
+    return _tensors(model, find, output)
+
+
+def _has(model: Any, find: Find, output: Any) -> bool:
+    """Whether ``find`` finds an activation in the graph of a model."""
+    layers = (node.operation for node in _nodes(model))
+    return any(
+        _has(layer, find, output) if _is_graph(layer) else layer is not output and find(layer)
+        for layer in layers
+    )
+
+
+def _tensors(model: Any, find: Find, output: Any) -> tuple[list[Any], list[Bounds]]:
+    """Tensors of the activations that ``find`` finds, in call order, and their bounds."""
     keras = optional("keras", "keras")
     tensors: list[Any] = []
     bounds: list[Bounds] = []
     for node in _nodes(model):
         layer = node.operation
         if _is_graph(layer):
-            inner, inner_bounds = _activations(layer)
+            inner, inner_bounds = _tensors(layer, find, output)
             if inner:  # tensors of the inner graph: run that part on the outer input
                 tensors += keras.Model(layer.inputs, inner)(list(node.input_tensors))
                 bounds += inner_bounds
-        elif found := _layer_bounds(layer):
-            # PReLU may rise on both sides of zero, so activation layers are read at their input.
-            tensors.append(node.input_tensors[0])
-            bounds.append(found)
-        elif found := _function_bounds(layer):
-            tensors.append(node.outputs[0])
-            bounds.append(found)
+        elif layer is not output and (found := find(layer)):
+            tensors.append(node.input_tensors[0] if found.at_input else node.outputs[0])
+            bounds.append(found.bounds)
     return tensors, bounds
-
-
-def _has_activation(model: Any) -> bool:
-    layers = (node.operation for node in _nodes(model))
-    return any(
-        _has_activation(layer)
-        if _is_graph(layer)
-        else _layer_bounds(layer) or _function_bounds(layer)
-        for layer in layers
-    )
 
 
 def _is_graph(layer: Any) -> bool:
@@ -227,6 +253,24 @@ def _graph(model: Any) -> Any:
     return getattr(model, "_functional", model)
 
 
+def _bounds(layer: Any) -> Read | None:
+    """How to read a layer that is, or ends with, a ReLU-type activation; None for any other."""
+    # PReLU may rise on both sides of zero, so activation layers are read at their input.
+    if found := _layer_bounds(layer):
+        return Read(found, at_input=True)
+    activation = _function(layer)
+    found = FUNCTIONS.get(_name(activation)) or _layer_bounds(activation)
+    return Read(found, at_input=False) if found else None
+
+
+def _smooth_bounds(layer: Any) -> Read | None:
+    """How to read a layer that is, or ends with, a smooth activation; None for any other."""
+    if is_a(layer, "keras", *SMOOTH_LAYERS):
+        return Read(RELU, at_input=True)
+    found = SMOOTH_FUNCTIONS.get(_name(_function(layer)))
+    return Read(found, at_input=False) if found else None
+
+
 def _layer_bounds(layer: Any) -> Bounds | None:
     """Bounds of a layer that is a ReLU-type activation; None for any other."""
     if is_a(layer, "keras", "ReLU"):
@@ -237,13 +281,9 @@ def _layer_bounds(layer: Any) -> Bounds | None:
     return RELU if relu_like else None
 
 
-def _function_bounds(layer: Any) -> Bounds | None:
-    """Bounds of a layer's ReLU-type activation function; None without one."""
-    # The output of a recurrent layer is not the output of its activation.
-    if is_a(layer, "keras", "RNN"):
-        return None
-    activation = getattr(layer, "activation", None)
-    return FUNCTIONS.get(_name(activation)) or _layer_bounds(activation)
+def _function(layer: Any) -> Any:
+    """The activation function whose output is that of the layer; a recurrent layer has none."""
+    return None if is_a(layer, "keras", "RNN") else getattr(layer, "activation", None)
 
 
 def _name(activation: Any) -> str:

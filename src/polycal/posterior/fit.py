@@ -22,6 +22,8 @@ from .votes import choose_gamma
 
 # Precision of the Gaussian prior on the weights and offsets of the pool.
 PRECISION = 1.0
+# That of the weights where the prior is centred on the parent alone.
+PARENT_PRECISION = 100.0
 # Steps of the EM algorithm that fits the pool through the gate; more change nothing to speak of.
 EM_STEPS = 2
 # Weight that every row keeps there, as a share of its own.
@@ -66,6 +68,39 @@ class CalibrationLabels(NamedTuple):
         return np.stack([views_of(proba, self.train_prior, self.n_rows) for proba in sources])
 
 
+class PoolPrior(NamedTuple):
+    """Gaussian prior on the weights of a pool; that of the offsets has the centre 0."""
+
+    centre: Floats  # (n_sources, n_views)
+    precision: float
+
+    @classmethod
+    def all_alike(cls, witnesses: Sequence[int]) -> PoolPrior:
+        """Around the log-linear pool in which all witnesses weigh alike, and so do their sources.
+
+        ``witnesses`` has their numbers of sources.
+        """
+        sizes = np.array(witnesses)
+        centre = np.zeros((sizes.sum(), len(VIEWS)))
+        centre[:, 0] = np.repeat(1 / sizes, sizes) / len(sizes)
+        return cls(centre, PRECISION)
+
+    @classmethod
+    def parent_alone(cls, n_sources: int) -> PoolPrior:
+        """Close around the parent's own probabilities."""
+        centre = np.zeros((n_sources, len(VIEWS)))
+        centre[0, 0] = 1.0
+        return cls(centre, PARENT_PRECISION)
+
+
+class FittedPool(NamedTuple):
+    """A pool, its loss with that of the prior, and the logarithm of the prior's evidence."""
+
+    pool: Pool
+    loss: float
+    log_evidence: float
+
+
 def fit_pooled(
     votes: Floats | None,
     witnesses: Sequence[int],
@@ -89,7 +124,8 @@ def fit_pooled(
         That of the votes, where there is one.
     """
     labels = (rows.views(votes), rows.y, rows.weight, rows.train_prior)
-    pool, _ = fit_pool(*labels, None, rows.device, witnesses, rows.n_independent)
+    how = (None, rows.device, PoolPrior.all_alike(witnesses), rows.n_independent)
+    pool = fit_pool(*labels, *how).pool
     return Posterior(gamma, pool, rows.train_prior, rows.shares, prior, rows.n_rows)
 
 
@@ -120,7 +156,7 @@ def fit_with_gamma(
     """
     y, weight = rows.y, rows.weight
 
-    def pooled_with(proba: Floats) -> tuple[Pool, float]:
+    def pooled_with(proba: Floats) -> FittedPool:
         labels = (rows.views(proba[None]), y, weight, rows.train_prior)
         return fit_pool(*labels, None, rows.device, None, rows.n_independent)
 
@@ -128,9 +164,9 @@ def fit_with_gamma(
         """The loss to choose gamma by."""
         log_pi = views_of(proba, rows.train_prior, rows.n_rows)[0]
         if pooled and not by_ece:
-            return pooled_with(proba)[1]
+            return pooled_with(proba).loss
         if pooled:
-            log_pi = pooled_with(proba)[0](rows.views(proba[None]))
+            log_pi = pooled_with(proba).pool(rows.views(proba[None]))
         if by_ece:
             return expected_calibration_error(y, np.exp(log_pi), sample_weight=weight)
         return float(-np.average(log_pi[np.arange(len(y)), y], weights=weight))
@@ -148,23 +184,33 @@ def refit_through_gate(
     witnesses: Sequence[int],
     rows: CalibrationLabels,
     alpha: Floats,
+    believe_parent: bool = False,
 ) -> Posterior:
     """Fit the pool again for the mixture alpha pi + (1 - alpha) prior, and its confidence levels.
 
     These are steps of the EM algorithm: each row weighs as much as pi, and not the prior, explains
     its label. So rows that the gate hands to the prior do not bend the pool.
+
+    With ``believe_parent``, the prior of the pool is centred on the parent alone where that has the
+    higher evidence. Such a pool says what a parent says that is right already, and has no levels.
     """
     if posterior.pool is None:
         return posterior
     views, y = rows.views(votes), rows.y
-    how = (rows.device, witnesses, rows.n_independent)
     pool, own = replace(posterior.pool, levels=None), np.arange(len(y))
+    prior, parent_alone = PoolPrior.all_alike(witnesses), PoolPrior.parent_alone(len(views))
+    if believe_parent:
+        known = (views, y, rows.weight, rows.train_prior, pool, rows.device)
+        alike, alone = (fit_pool(*known, p, rows.n_independent) for p in (prior, parent_alone))
+        if alone.log_evidence > alike.log_evidence:
+            prior, pool = parent_alone, alone.pool
     for _ in range(EM_STEPS):
         by_pi = alpha * np.exp(pool(views)[own, y])
         share = by_pi / (by_pi + (1.0 - alpha) * posterior.fitted_prior[y])
         explained = rows.weight * np.maximum(share, LEAST_WEIGHT)
-        pool, _ = fit_pool(views, y, explained, rows.train_prior, pool, *how)
-    levels = fit_levels(pool(views), y, explained)
+        known = (views, y, explained, rows.train_prior, pool, rows.device)
+        pool = fit_pool(*known, prior, rows.n_independent).pool
+    levels = None if prior is parent_alone else fit_levels(pool(views), y, explained)
     return replace(posterior, pool=replace(pool, levels=levels))
 
 
@@ -175,17 +221,17 @@ def fit_pool(
     prior: Floats,
     start_from: Pool | None = None,
     device: str | None = None,
-    witnesses: Sequence[int] | None = None,
+    pool_prior: PoolPrior | None = None,
     n_independent: float | None = None,
-) -> tuple[Pool, float]:
-    """Weights and offsets of lowest log-loss on the calibration rows, and that loss.
+) -> FittedPool:
+    """Weights and offsets of lowest log-loss on the calibration rows.
 
     The problem is convex; ``start_from`` is a pool near the minimum. With a torch ``device`` the
     same code runs on that device.
 
-    Weights and offsets have a Gaussian prior of unit variance, so that a few rows do not decide
-    between many sources. Its centre is the log-linear pool in which all witnesses weigh alike, and
-    so do all sources of a witness; ``witnesses`` has their numbers of sources, by default 1 each.
+    Weights and offsets have a Gaussian prior, so that a few rows do not decide between many
+    sources; by default it is that of sources which are all alike. Its evidence is by Laplace's
+    method, in the weights that are not at their bound.
 
     Each label counts as n / (n + 1) of a row plus 1 / (n + 1) spread by the prior (Platt's
     correction), so that separable calibration rows do not drive the weights to infinity. Here and
@@ -200,10 +246,10 @@ def fit_pool(
     row_weight = (weight / weight.sum())[:, None]
     target *= row_weight
     free = np.tile([view == "p" for view in VIEWS], n_sources)
+    weights_prior = pool_prior or PoolPrior.all_alike([1] * n_sources)
     precision = np.full(n_weights + n_classes, PRECISION / n)
-    centre = np.zeros(n_weights + n_classes)
-    sizes = np.ones(n_sources, dtype=int) if witnesses is None else np.array(witnesses)
-    centre[:n_weights:n_views] = np.repeat(1 / sizes, sizes) / len(sizes)
+    precision[:n_weights] = weights_prior.precision / n
+    centre = np.append(weights_prior.centre, np.zeros(n_classes))
     first, last = slice(n_weights), slice(n_weights, None)  # weights, offsets
 
     block = BLOCK if device is None else DEVICE_BLOCK
@@ -211,13 +257,13 @@ def fit_pool(
     n_together = max(1, block // n_classes, n_classes // 8)
     flat = put(views.reshape(n_weights, n_samples, n_classes))
     target, row_weight = put(target), put(row_weight)
-    precision, middle = put(precision), put(centre)
+    stiffness, middle = put(precision), put(centre)
 
     def loss(theta: Floats) -> tuple[float, Floats, Floats]:
         """Log-loss with its slope and curvature, block by block."""
         theta = put(theta)
-        value = 0.5 * (precision * (theta - middle) ** 2).sum()
-        slope, curvature = precision * (theta - middle), xp.diag(precision)
+        value = 0.5 * (stiffness * (theta - middle) ** 2).sum()
+        slope, curvature = stiffness * (theta - middle), xp.diag(stiffness)
         for rows in gen_batches(n_samples, n_together):
             v, share = flat[:, rows].reshape(n_weights, -1), row_weight[rows]
             z = (theta[first] @ v).reshape(-1, n_classes) + theta[last]
@@ -246,7 +292,11 @@ def fit_pool(
         start = np.append(start_from.weights, start_from.offset)
     bounded = np.append(~free, np.zeros(n_classes, dtype=bool))
     theta, lowest = minimize_convex(loss, start, bounded)
-    return Pool(theta[first].reshape(n_sources, n_views), theta[last]), lowest
+    inside = ~bounded | (theta > 0)
+    curvature = loss(theta)[2][np.ix_(inside, inside)]
+    volume = np.log(precision[inside]).sum() - np.linalg.slogdet(curvature)[1]
+    pool = Pool(theta[first].reshape(n_sources, n_views), theta[last])
+    return FittedPool(pool, lowest, float(0.5 * volume - n * lowest))
 
 
 def _arrays(device: str | None) -> tuple[Any, Callable[[Floats], Any]]:

@@ -33,6 +33,11 @@ HYPERPLANE_SCALES: Floats = np.exp2(HYPERPLANE_SQUARES)
 SAMPLED_PARENT_SCALES: Ints = np.array([2, 4, 8, 16, 32, 64])
 SAMPLED_HYPERPLANE_SCALES: Ints = np.array([8, 32, 128])
 N_SEQUENCES = 200
+# In the votes at one exponent by hyperplanes, those at the coarser one before it have the weight of
+# this many rows like the nearest.
+COARSER_ROWS = 0.1
+# The same where paths are sampled, in rows that one sequence brings together with the query.
+COARSER_MEETINGS = 1.0
 
 # With one exponent, it is gamma log n: with 0.01 the weights are nearly equal, with 20 nearly all
 # weight is on the most similar polytope. The grid is extended by three steps while its best point
@@ -172,7 +177,7 @@ class QueryVotes:
     def proba_of(self, modes: ActivationModes, execution: Execution) -> Floats:
         """Probabilities at each exponent, shape (n_exponents, n_queries, n_classes)."""
         index, counts = self.evidence.index, self.evidence.counts
-        return normalize(index.class_sums(modes, counts, self.exponents, execution), self.prior)
+        return self._normalized(index.class_sums(modes, counts, self.exponents, execution))
 
     def with_labels(self, modes: ActivationModes, y: Ints, weight: Floats) -> QueryVotes:
         """Add the labels of more rows."""
@@ -200,7 +205,12 @@ class QueryVotes:
     def proba(self, neighbours: Neighbours) -> Floats:
         """``proba_of``, from the sums that a search returned."""
         assert neighbours.class_sums is not None
-        return normalize(neighbours.class_sums, self.prior)
+        return self._normalized(neighbours.class_sums)
+
+    def _normalized(self, sums: Floats) -> Floats:
+        if isinstance(self.evidence.index, SampledIndex):
+            return smoothed(sums, self.prior, COARSER_MEETINGS)
+        return normalize(sums, self.prior)
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in votes that were read from a file, as messages."""
@@ -283,7 +293,7 @@ class HyperplaneVotes:
     def proba_of(self, modes: ActivationModes, execution: Execution) -> Floats:
         """Probabilities at each exponent, shape (n_exponents, n_queries, n_classes)."""
         sums = self.index.class_sums(modes, self.weight, self.n_squares, execution)
-        return normalize(sums, self.prior)
+        return smoothed(sums, self.prior, COARSER_ROWS)
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in votes that were read from a file, as messages."""
@@ -364,6 +374,21 @@ def normalize(sums: Floats, prior: Floats) -> Floats:
     """Rows that sum to 1; the prior where all sums are 0."""
     total = sums.sum(axis=-1, keepdims=True)
     return np.where(total > 0, sums / np.where(total > 0, total, 1.0), prior)
+
+
+def smoothed(sums: Floats, prior: Floats, coarser_weight: float) -> Floats:
+    """Votes at ascending exponents, each averaged with those before; the first with the prior.
+
+    At a high exponent few rows have most of the weight, so that their votes alone are mostly near 0
+    or 1. The sums, shape (n_exponents, n_queries, n_classes), count rows like the nearest as 1, or
+    sampled ones each time that they are met.
+    """
+    proba = np.empty_like(sums)
+    coarser = prior
+    for scale, votes in enumerate(sums):
+        total = votes.sum(axis=-1, keepdims=True) + coarser_weight
+        coarser = proba[scale] = votes / total + coarser_weight / total * coarser
+    return proba
 
 
 def choose_gamma(loss: Callable[[Floats], Floats]) -> float:
