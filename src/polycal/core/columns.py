@@ -22,7 +22,7 @@ LARGEST = 1e150
 # The end of a range is at most this many times as far from the middle as the third value from the
 # end is, or as many interquartile ranges outside of the quartiles as NEAR.
 STRETCH = 1.5
-NEAR = 3.0
+NEAR = 2.0
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,8 @@ class Fences:
             with np.errstate(over="ignore", invalid="ignore"):
                 away = abs(X[:, j] - first[j])
                 away = away[away > ROUNDING * max(abs(low[j]), abs(high[j]))]
-                away = away[np.isfinite(away)]
-                width = FAR * np.median(away) if len(away) else np.inf
-                lower[j], upper[j] = first[j] - width, first[j] + width
+                half = FAR * np.median(away[np.isfinite(away)]) if len(away) else np.inf
+                lower[j], upper[j] = first[j] - half, first[j] + half
         finite = np.isfinite(lower) & np.isfinite(upper) & (upper > lower)
         return cls(np.where(finite, lower, -np.inf), np.where(finite, upper, np.inf))
 

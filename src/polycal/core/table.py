@@ -155,17 +155,34 @@ def _find_codes(X: Floats, coded: Bools | None) -> dict[int, Floats]:
         outside = (low < first - FAR * width) | (high > third + FAR * width)
         # Where a code is in many rows, or most rows are equal, the quartiles do not tell.
         often = np.maximum((low == X).sum(axis=0), (high == X).sum(axis=0)) >= OFTEN * len(X)
+    far = {int(j): _is_far(X[:, j]) for j in np.flatnonzero((outside | often) & (high > low))}
+    common = _common_codes([X[is_far, j] for j, is_far in far.items() if width[j] > 0])
     codes = {}
-    for j in np.flatnonzero((outside | often) & (high > low)):
-        values = X[:, j]
-        is_far = _is_far(values)
-        value, count = np.unique(values[is_far], return_counts=True)
+    for j in range(X.shape[1]) if len(common) else far:
+        is_far = far.get(j, np.zeros(len(X), dtype=bool))
+        value, count = np.unique(X[is_far, j], return_counts=True)
         found = value[count >= CODE_ROWS]
+        if 0 < width[j] < np.inf:
+            others = X[~is_far, j]
+            gap = np.maximum(common - np.nanmax(others), np.nanmin(others) - common)
+            found = np.union1d(found, common[gap > FAR * width[j]])
         if coded is not None and coded.shape == X.shape:
-            found = np.union1d(found, values[is_far & coded[:, j]])
+            found = np.union1d(found, X[is_far & coded[:, j], j])
         if len(found):
             codes[int(j)] = found
     return codes
+
+
+def _common_codes(columns: list[Floats]) -> Floats:
+    """Far values of several columns, in enough rows of all together: codes of the whole table.
+
+    With few rows, a column may have its first one in a new row.
+    """
+    distinct = [np.unique(values) for values in columns]
+    in_rows, n_rows = np.unique(np.concatenate([np.empty(0), *columns]), return_counts=True)
+    n_columns = np.unique(np.concatenate([np.empty(0), *distinct]), return_counts=True)[1]
+    common: Floats = in_rows[(n_rows >= CODE_ROWS) & (n_columns > 1)]
+    return common
 
 
 def _is_far(values: Floats) -> Bools:

@@ -20,7 +20,7 @@ from .floor import interquartile_range, logistic_scale, ranks
 # Share of new in-distribution rows that may be out of a feature's range by more than ``reach``.
 BEYOND_REACH = 0.005
 # Largest reach, in half ranges, however heavy the tail of some feature is.
-MOST_REACH = 1.5
+MOST_REACH = 1.0
 # Units of log f that a row loses for each half range beyond ``reach``.
 SLOPE = 50.0
 
