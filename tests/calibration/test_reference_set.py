@@ -110,5 +110,6 @@ def test_ranges_of_a_part_are_those_of_the_other_rows():
     partial = reference.with_widths_from(rows.reading.take(others), *known)
     assert reference.density.ranges.high[0] == rows.X[highest, 0]
     assert partial.density.ranges.high[0] == np.sort(rows.X[:, 0])[-2]
-    assert reference.density.beyond(rows.X).max() == 0
-    assert partial.density.beyond(rows.X).argmax() == highest
+    first = np.maximum(rows.X, 0) * [1.0, 0.0]
+    assert reference.density.beyond(first).max() == 0
+    assert partial.density.beyond(first).argmax() == highest

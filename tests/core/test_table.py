@@ -12,8 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from polycal import PAPER, GeodesicCalibrator
-from polycal.core import table as table_module
-from polycal.core.table import Columns, Table, find_categories
+from polycal.core.table import Table, find_categories
 from tests.toys.models import small_forest, small_network
 from tests.toys.tables import boosting, make_mixed
 
@@ -50,43 +49,45 @@ def with_codes():
 
 def test_a_far_value_that_several_rows_share_is_a_code():
     X = with_codes()
-    table, encoded = Table.learn(X, find_categories(X, None), find_codes=True)
+    table, encoded = Table.learn(X, find_categories(X, None), robust=True)
     assert_array_equal(table.with_missing, [0])
     assert_array_equal(table.codes, [-999.0, 99999.0])  # two rows with 5000 are no code
     assert_array_equal(table.level_offsets, [0, 4])  # there, missing, the codes
     assert_array_equal(encoded[:10, 2], [3, 3, 3, 3, 2, 2, 2, 1, 0, 0])
     assert np.isnan(encoded[:8, 0]).all()
-    assert_array_equal(encoded[8:, :2], X[8:])
+    assert_array_equal(encoded[10:, :2], X[10:])
+    assert (encoded[8:10, 0] < 100).all()  # 5000, compressed
     assert_array_equal(encoded, table.encode(X))
     assert X[0, 0] == 99999.0  # the rows of the caller stay as they are
     new = np.array([[99999.0, 99999.0], [99998.0, 1.0], [np.nan, 1.0], [3.0, 1.0]])
-    expected = [[np.nan, 99999, 3], [99998, 1, 0], [np.nan, 1, 1], [3, 1, 0]]
-    assert_array_equal(table.encode(new), expected)
+    expected = np.array([[np.nan, 99999, 3], [99998, 1, 0], [np.nan, 1, 1], [3, 1, 0]])
+    assert_array_equal(table.encode(new), table.fences.compress(expected))
     assert list(table.contradictions()) == []
     known = table.is_code(encoded)
     assert_array_equal(known, np.isin(X, [99999.0, -999.0]))
-    part, _ = Table.learn(X[3:], np.empty(0), find_codes=True, coded=known[3:])
+    part, _ = Table.learn(X[3:], np.empty(0), robust=True, coded=known[3:])
     assert_array_equal(part.codes, table.codes)  # in one row of this part
-    assert_array_equal(Table.learn(X[3:], np.empty(0), find_codes=True)[0].codes, [-999.0])
+    assert_array_equal(Table.learn(X[3:], np.empty(0), robust=True)[0].codes, [-999.0])
     plain, rows = Table.learn(X, find_categories(X, None))
     assert len(plain.codes) == 0
     assert_array_equal(rows[:, :2], X)
 
 
-def test_a_tail_without_a_gap_is_not_far():
+def test_a_code_may_be_shared_by_columns():
+    X = np.random.default_rng(0).normal(size=(80, 4))
+    X[3, 0] = X[5, 1] = X[9, 2] = 99999.0
+    X[11, 3] = 88888.0
+    table, _ = Table.learn(X, np.empty(0), robust=True)
+    assert_array_equal(table.codes, [99999.0] * 4)  # of every column, also where no row has it
+    assert_array_equal(table.with_missing, [0, 1, 2, 3])
+    X[9, 2] = 0.0
+    assert len(Table.learn(X, np.empty(0), robust=True)[0].codes) == 0
+
+
+def test_a_tail_without_a_gap_has_no_codes_before_it():
     """Steps of the tail are at most 10 interquartile ranges; the last one is longer."""
     x = np.concatenate([np.linspace(0, 2, 101), [5, 14, 24, 34, 44, 55, 55, 55, 60]])[:, None]
-    columns = Columns.of(np.concatenate([x, -x], axis=1))
-    assert_array_equal([columns.low, columns.high], [[0, -60], [60, 0]])
-    assert_array_equal(Table.learn(x, np.empty(0), find_codes=True)[0].codes, [55])
-    middle = np.quantile(x, [0.25, 0.75]).mean()
-    assert_allclose(columns.unit, 60 - middle)
-    assert (
-        columns.spread[0]
-        == columns.spread[1]
-        == pytest.approx(np.subtract(*np.quantile(x, [0.75, 0.25])))
-    )
-    assert_allclose(columns.upper[0], np.quantile(x, 0.75) + 10 * columns.spread[0])
+    assert_array_equal(Table.learn(x, np.empty(0), robust=True)[0].codes, [55])
 
 
 def test_codes_in_many_rows_and_in_columns_that_are_mostly_equal():
@@ -99,50 +100,9 @@ def test_codes_in_many_rows_and_in_columns_that_are_mostly_equal():
     counts[:20] = 99999.0
     two[:] = np.where(two > 0, 0.0, 99999.0)  # two values are not a code and another
     X = np.stack([many, both, counts, plain, two], axis=1)
-    table, _ = Table.learn(X, np.empty(0), find_codes=True)
+    table, _ = Table.learn(X, np.empty(0), robust=True)
     assert_array_equal(table.codes, [99999.0, -999.0, 99999.0, 99999.0])
     assert_array_equal(table.with_missing[table.code_number], [0, 1, 1, 2])
-
-
-def test_squares_that_overflow_are_refused():
-    X = np.random.default_rng(0).normal(size=(50, 2))
-    Columns.of(X * [1, 1e149]).check(np.arange(2))
-    with pytest.raises(ValueError, match="column 1 are larger than 1e.150.*Divide the column"):
-        Columns.of(X * [1, 1e154]).check(np.arange(2))
-
-
-def test_the_spread_of_a_column_that_hardly_varies():
-    rare = np.zeros(100)
-    rare[:5] = 8.0
-    nothing = np.full(100, np.nan)
-    X = np.stack([rare, np.full(100, -3.0), np.zeros(100), nothing, np.full(100, 0.1)], axis=1)
-    X[0, 4] += 1e-17
-    columns = Columns.of(X)
-    assert_allclose(columns.spread, [rare.std(), 3, 1, 1, 0.1])
-    assert_allclose(columns.unit, [8, 3, 1, 1, 0.1])
-    assert np.isinf(columns.upper).all()
-    assert columns.clip(X) is X
-
-
-@pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
-def test_columns_follow_the_unit(factor):
-    x = np.random.default_rng(0).standard_cauchy((500, 3))
-    x[:, 1] = x[:, 1] > 3
-    x[:, 2] = 7
-    for there, scaled in zip(Columns.of(x), Columns.of(factor * x), strict=True):
-        assert_array_equal(factor * there, scaled)
-
-
-def test_quartiles_of_many_rows_are_those_of_some(monkeypatch):
-    x = np.random.default_rng(0).normal(size=(4000, 2))
-    x[0, 0] = 1e6
-    monkeypatch.setattr(table_module, "QUARTILE_ROWS", 1000)
-    some = Columns.of(x)
-    monkeypatch.undo()
-    everything = Columns.of(x)
-    assert_array_equal(some.high, everything.high)  # of all rows
-    assert_allclose(some.spread, everything.spread, rtol=0.15)
-    assert some.spread[0] != everything.spread[0]
 
 
 @pytest.mark.parametrize("bandwidth", ["geodesic", "polytope"])

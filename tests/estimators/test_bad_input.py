@@ -179,6 +179,10 @@ def test_weights(change, message, blobs):
         ({"gamma": -1}, "gamma must be a finite number above 0; got -1"),
         ({"gamma": "big"}, 'gamma must be "auto" or a number'),
         ({"floor": float("nan")}, 'floor must be "auto" or a number'),
+        ({"floor": float("inf")}, "floor must be below infinity.*floor=-inf trusts every row"),
+        ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0; got 0.*-1 for all"),
+        ({"n_jobs": "all"}, "n_jobs must be None or an integer.*got 'all'"),
+        ({"n_jobs": 1.5}, "n_jobs must be None or an integer"),
         ({"false_alarm": 0}, "false_alarm must lie strictly between 0 and 1"),
         ({"false_alarm": "low"}, 'false_alarm must be "auto" or a number'),
         ({"calibration_size": 1.5}, "calibration_size must lie strictly"),
@@ -215,3 +219,52 @@ def test_an_answer_of_another_kind_is_not_explained(iris):
         model.explain_answer(X)
     with pytest.raises(ValueError, match="that of another model"):
         model.explain_answer(other.answer(X))
+
+
+def test_the_gate_can_be_left_open(blobs):
+    """What the message about floor=inf says."""
+    X, y = blobs
+    model = KernelDensityForest(20, floor=float("-inf"), random_state=0).fit(X, y)
+    assert (model.in_distribution(100 * X) == 1).all()
+
+
+def test_jobs_are_checked_after_the_fit_too(fitted, blobs):
+    with pytest.raises(ValueError, match="n_jobs must be None or an integer other than 0"):
+        fitted.set_params(n_jobs=0).predict_proba(blobs[0])
+    assert fitted.set_params(n_jobs=-1).predict_proba(blobs[0]).shape == (len(blobs[0]), 2)
+
+
+def test_columns_of_one_name(blobs):
+    X, y = blobs
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "b", "e"])
+    model = GeodesicCalibrator(small_forest(), random_state=0)
+    with pytest.raises(ValueError, match="several columns of the name 'b'. Give every column"):
+        model.fit(frame, y)
+    good = frame.set_axis(list("abcde"), axis=1)
+    model.fit(good, y)
+    with pytest.raises(ValueError, match="several columns of the name 'b'"):
+        model.predict_proba(frame)
+    pipe = GeodesicCalibrator(make_pipeline(StandardScaler(), small_forest()), random_state=0)
+    with pytest.raises(ValueError, match="several columns of the name 'b'"):
+        pipe.fit(frame, y)
+
+
+def test_weights_whose_sum_overflows(blobs):
+    X, y = blobs
+    weight = np.full(len(y), 1e308)
+    model = GeodesicCalibrator(small_forest(), random_state=0)
+    with pytest.raises(ValueError, match=r"its sum overflows.*1e\+308. Divide all weights"):
+        model.fit(X, y, sample_weight=weight)
+    P = model.fit(X, y, sample_weight=weight / 1e308).predict_proba(X)
+    np.testing.assert_array_equal(
+        P, model.fit(X, y, sample_weight=np.ones(len(y))).predict_proba(X)
+    )
+
+
+def test_groups_that_leave_no_row_out_of_bag(blobs):
+    X, y = blobs
+    groups = np.arange(len(y)) % 4
+    model = GeodesicCalibrator(RandomForestClassifier(20, random_state=0), calibration="oob")
+    with pytest.raises(ValueError, match='"oob".*groups, or copies, are so large.*Use calib'):
+        model.fit(X, y, groups=groups)
+    assert model.set_params(calibration="cv").fit(X, y, groups=groups).calibration_ == "cv"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
+from polycal.core.columns import Columns
 from polycal.core.density import Density
 from polycal.core.execution import Execution
 from polycal.core.polytopes import Polytopes
 from polycal.core.reading import ActivationModes
-from polycal.core.table import Columns
 from polycal.gate.bandwidth import (
     EstimatedFrom,
     GeodesicBandwidth,

@@ -319,7 +319,7 @@ def test_sentinels_do_not_set_the_scale():
 def test_a_code_is_a_level_of_its_own():
     X = normal_rows(d=3)
     X[:40, 0] = 999_999_999.0
-    table, encoded = Table.learn(X, np.empty(0, dtype=int), find_codes=True)
+    table, encoded = Table.learn(X, np.empty(0, dtype=int), robust=True)
     planes = Hyperplanes.draw(encoded, table.level_offsets, 256, 0)
     assert_array_equal(bits(planes, encoded), by_hand(planes, encoded))
     same = X[:40].copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 
 import numpy as np
@@ -62,6 +62,37 @@ def auto_or_number(**named: object) -> None:
     for name, value in named.items():
         if not _is_number(value) and value != "auto":
             raise ValueError(f'{name} must be "auto" or a number; got {value!r}.')
+
+
+def below_infinity(**named: object) -> None:
+    """Each value is "auto", or a number below infinity."""
+    auto_or_number(**named)
+    for name, value in named.items():
+        if value == math.inf:
+            raise ValueError(
+                f"{name} must be below infinity, where every answer would be the prior; got "
+                f'{value!r}. Use "auto", or a finite number ({name}=-inf trusts every row).'
+            )
+
+
+def jobs(n_jobs: object) -> None:
+    """A number of threads as scikit-learn takes it."""
+    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and (not whole or n_jobs == 0):
+        raise ValueError(
+            f"n_jobs must be None or an integer other than 0; got {n_jobs!r}. Use 1 for one "
+            "thread, -1 for all processors."
+        )
+
+
+def unique_names(columns: Iterable[object]) -> None:
+    """No two columns of a frame have the same name."""
+    names = [str(name) for name in columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"X has several columns of the name {twice!r}. Give every column a name of its own."
+        )
 
 
 def folds(**named: object) -> None:
@@ -137,6 +168,13 @@ def check_weights(weights: object, n_rows: int, name: str = "sample_weight") -> 
     if not (weight > 0).any():
         raise ValueError(
             f"Sample weights must contain at least one non-zero number; {name} is 0 for every row."
+        )
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not np.isfinite(total):
+        raise ValueError(
+            f"{name} is so large that its sum overflows; its largest value is {weight.max():g}. "
+            "Divide all weights by a large number."
         )
     scaled: Floats = weight / weight[weight > 0].mean()
     return scaled

@@ -153,10 +153,14 @@ def out_of_bag_folds(
         grouped = np.bincount(rows.groups)[rows.groups] > 1
         usable &= ~grouped | (share >= LEAST_SHARE * np.median(share))
     if len(np.unique(rows.y[usable])) < settings.n_classes:
+        why = "The weights are too uneven, or there are too few trees."
+        if rows.groups is not None:
+            why = (
+                "The groups, or copies, are so large that nearly every tree has seen a row of each."
+            )
         raise ValueError(
             'calibration="oob" finds a class whose rows every tree has seen, so none is left to '
-            "calibrate on. The weights are too uneven, or there are too few trees. Use "
-            'calibration="cv".'
+            f'calibrate on. {why} Use calibration="cv".'
         )
     if settings.match_scores:
         # A query is judged by as many trees as a calibration row, about 37 % without groups, and

@@ -10,12 +10,13 @@ import numpy as np
 
 from .._utils.arrays import Bools, Floats, Ints
 from .._utils.saved import saved_array, saved_number, saved_part, unsaved
+from ..core.columns import Columns
 from ..core.density import Density
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
-from ..core.table import Columns, Table, find_categories
+from ..core.table import Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
 from ..kernels import (
     EuclideanIndex,
@@ -111,8 +112,8 @@ class ReferenceSet:
         categories = find_categories(reading.features, settings.categorical_features)
         directions = reading.energy is not None
         robust = settings.bandwidth.robust and not directions
-        find_codes = robust and not settings.euclidean
-        table, X = Table.learn(reading.features, categories, find_codes, coded)
+        by_similarity = not settings.euclidean
+        table, X = Table.learn(reading.features, categories, robust and by_similarity, coded)
         if settings.euclidean and (table.has_symbols or np.isnan(X).any()):
             raise ValueError(
                 'distance="euclidean" needs numbers without missing values; X has categories or '

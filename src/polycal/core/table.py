@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
 from .._utils.arrays import Array, Bools, Floats, Ints
-from .._utils.saved import saved_array, saved_value
+from .._utils.saved import saved_array, saved_part, saved_value
+from .columns import FAR, Fences, quartiles
 
 # Names of the data types of categories in pandas and polars.
 CATEGORY_TYPES = ("category", "Categorical", "Enum")
-# A value is far where it is more than this many interquartile ranges outside of the quartiles, and
-# a gap of as many parts it from the others.
-FAR = 10.0
 # Rows that share a far value exactly, for it to be a code.
 CODE_ROWS = 3
 # Share of rows with one value that may hide from the quartiles that it is far.
 OFTEN = 0.2
-# Rows that quartiles are estimated from.
-QUARTILE_ROWS = 10_000
-# Part of a value that is no more than its rounding.
-ROUNDING = 1e-13
-# Largest values of a column whose squares can be added up.
-LARGEST = 1e150
 # Equal rows are copies where fewer rows than this would be equal by chance.
 CHANCE = 0.05
 
@@ -42,6 +34,8 @@ class Table:
 
     A code is a far value that several rows share, such as 99999 for "unknown". It is a missing
     number with a level of its own: 2 for the first code of the number, 3 for the next.
+
+    Numbers beyond their ``fences`` are compressed.
     """
 
     numbers: Ints = saved_array("int64 numbers")  # columns
@@ -53,20 +47,22 @@ class Table:
     level_offsets: Ints = saved_array("int64 offsets")
     codes: Floats = saved_array("float64 codes")
     code_number: Ints = saved_array("int64 codes")  # place of its number in ``with_missing``
+    fences: Fences | None = saved_part(default=None)
 
     @classmethod
     def learn(
-        cls, X: Any, categories: Ints, find_codes: bool = False, coded: Bools | None = None
+        cls, X: Any, categories: Ints, robust: bool = False, coded: Bools | None = None
     ) -> tuple[Table, Floats]:
         """Learn the columns and levels from the rows of the fit; also return the encoded rows.
 
-        ``coded`` says which numbers are known to be codes, as ``is_code`` gives it.
+        A ``robust`` table has codes and fences. ``coded`` says which numbers are known to be codes,
+        as ``is_code`` gives it.
         """
         categories = np.asarray(categories, dtype=int)
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
         levels = tuple(_known(column_values(X, j)) for j in categories)
         values, complete = _numbers(X, numbers)
-        codes = _find_codes(values, coded) if find_codes else {}
+        codes = _find_codes(values, coded) if robust else {}
         some = np.zeros(0, dtype=bool) if complete else np.isnan(values).any(axis=0)
         with_missing = np.union1d(np.flatnonzero(some), list(codes)).astype(np.int64)
         code_number = np.repeat(
@@ -75,7 +71,11 @@ class Table:
         offsets = _level_offsets(levels, len(with_missing), code_number)
         code = np.concatenate([np.empty(0), *codes.values()])
         table = cls(numbers, categories, levels, with_missing, offsets, code, code_number)
-        return table, table._with_symbols(values, X)
+        encoded = table._with_symbols(values, X)
+        if not robust:
+            return table, encoded
+        fences = Fences.of(encoded[:, : len(numbers)])
+        return replace(table, fences=fences), fences.compress(encoded)
 
     @property
     def has_symbols(self) -> bool:
@@ -90,7 +90,8 @@ class Table:
 
     def encode(self, X: Any) -> Floats:
         """Rows as numbers and symbols, shape (n_samples, n_numbers + n_symbols), float64."""
-        return self._with_symbols(number_values(X, self.numbers), X)
+        encoded = self._with_symbols(number_values(X, self.numbers), X)
+        return encoded if self.fences is None else self.fences.compress(encoded)
 
     def _with_symbols(self, numbers: Floats, X: Any) -> Floats:
         if not self.has_symbols:
@@ -145,103 +146,43 @@ def _level_offsets(levels: Sequence[Array], n_with_missing: int, code_number: In
     return np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
 
 
-class Columns(NamedTuple):
-    """Where the values of each number lie, whatever a few far ones are."""
-
-    low: Floats  # lowest and highest value
-    high: Floats
-    # from the middle of the quartiles to the farther end, which for an even column is half of the
-    # range; of a constant c it is abs(c), or 1 for c = 0
-    unit: Floats
-    # interquartile range; where that is 0, standard deviation, or the unit of a constant
-    spread: Floats
-    lower: Floats  # quartiles -/+ 10 interquartile ranges; infinite where these are 0
-    upper: Floats
-    middle: Floats  # of the quartiles
-
-    @classmethod
-    def of(cls, X: Floats) -> Columns:
-        """Describe each column; NaN is no value."""
-        first, third = _quartiles(X)
-        low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            width = third - first
-            varies = np.isfinite(width) & (width > ROUNDING * np.maximum(abs(first), abs(third)))
-            lower = np.where(varies, first - FAR * width, -np.inf)
-            upper = np.where(varies, third + FAR * width, np.inf)
-        low, high = np.nan_to_num(low), np.nan_to_num(high)  # 0 without any value
-        size = np.maximum(abs(low), abs(high))
-        middle = np.nan_to_num(0.5 * first + 0.5 * third)
-        unit = np.maximum(high - middle, middle - low)
-        unit = np.where(unit > ROUNDING * size, unit, np.where(size > 0, size, 1.0))
-        spread = np.where(varies, width, unit)
-        for j in np.flatnonzero(~varies & (high > low)):
-            with np.errstate(over="ignore", invalid="ignore"):
-                deviation = np.nanstd(X[:, j])
-            if np.isfinite(deviation) and deviation > ROUNDING * size[j]:
-                spread[j] = deviation
-        return cls(low, high, unit, spread, lower, upper, middle)
-
-    def check(self, numbers: Ints) -> None:
-        """Raise an error where the squares of a column's values would overflow."""
-        large = np.flatnonzero(np.maximum(self.spread, self.unit) > LARGEST)
-        if len(large):
-            raise ValueError(
-                f"the values of column {numbers[large[0]]} are larger than {LARGEST:g}, so that "
-                "their squares overflow. Divide the column by a large number."
-            )
-
-    def clip(self, X: Floats) -> Floats:
-        """Rows with each number inside the fences; X itself where all are."""
-        n = len(self.low)
-        low, high = np.fmin.reduce(X, axis=0)[:n], np.fmax.reduce(X, axis=0)[:n]
-        outside = np.flatnonzero((low < self.lower) | (high > self.upper))
-        if len(outside) == 0:
-            return X
-        clipped = X.copy()
-        clipped[:, outside] = np.clip(X[:, outside], self.lower[outside], self.upper[outside])
-        return clipped
-
-
-def _quartiles(X: Floats) -> tuple[Floats, Floats]:
-    """First and third quartile of each column, of some rows if there are many; NaN without any."""
-    if len(X) > QUARTILE_ROWS:
-        X = X[np.random.default_rng(0).permutation(len(X))[:QUARTILE_ROWS]]
-    ordered = np.sort(X.T, axis=1)  # NaN comes last
-    last = np.maximum(np.count_nonzero(~np.isnan(ordered), axis=1) - 1, 0)
-    column = np.arange(len(ordered))
-
-    def quantile(share: float) -> Floats:
-        place = share * last
-        below = place.astype(np.int64)
-        low, high = ordered[column, below], ordered[column, np.minimum(below + 1, last)]
-        with np.errstate(over="ignore", invalid="ignore"):
-            found: Floats = low + (place - below) * (high - low)
-        return found
-
-    return quantile(0.25), quantile(0.75)
-
-
 def _find_codes(X: Floats, coded: Bools | None) -> dict[int, Floats]:
     """The codes of each column that has any: far values that rows share, and those known."""
-    first, third = _quartiles(X)
+    first, third = quartiles(X)
     with np.errstate(over="ignore", invalid="ignore"):
         width = third - first
         low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
         outside = (low < first - FAR * width) | (high > third + FAR * width)
         # Where a code is in many rows, or most rows are equal, the quartiles do not tell.
         often = np.maximum((low == X).sum(axis=0), (high == X).sum(axis=0)) >= OFTEN * len(X)
+    far = {int(j): _is_far(X[:, j]) for j in np.flatnonzero((outside | often) & (high > low))}
+    common = _common_codes([X[is_far, j] for j, is_far in far.items() if width[j] > 0])
     codes = {}
-    for j in np.flatnonzero((outside | often) & (high > low)):
-        values = X[:, j]
-        is_far = _is_far(values)
-        value, count = np.unique(values[is_far], return_counts=True)
+    for j in range(X.shape[1]) if len(common) else far:
+        is_far = far.get(j, np.zeros(len(X), dtype=bool))
+        value, count = np.unique(X[is_far, j], return_counts=True)
         found = value[count >= CODE_ROWS]
+        if 0 < width[j] < np.inf:
+            others = X[~is_far, j]
+            gap = np.maximum(common - np.nanmax(others), np.nanmin(others) - common)
+            found = np.union1d(found, common[gap > FAR * width[j]])
         if coded is not None and coded.shape == X.shape:
-            found = np.union1d(found, values[is_far & coded[:, j]])
+            found = np.union1d(found, X[is_far & coded[:, j], j])
         if len(found):
             codes[int(j)] = found
     return codes
+
+
+def _common_codes(columns: list[Floats]) -> Floats:
+    """Far values of several columns, in enough rows of all together: codes of the whole table.
+
+    With few rows, a column may have its first one in a new row.
+    """
+    distinct = [np.unique(values) for values in columns]
+    in_rows, n_rows = np.unique(np.concatenate([np.empty(0), *columns]), return_counts=True)
+    n_columns = np.unique(np.concatenate([np.empty(0), *distinct]), return_counts=True)[1]
+    common: Floats = in_rows[(n_rows >= CODE_ROWS) & (n_columns > 1)]
+    return common
 
 
 def _is_far(values: Floats) -> Bools:

@@ -266,6 +266,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     @property
     def _execution(self) -> Execution:
+        validation.jobs(self.n_jobs)
         return Execution(self.n_jobs, self.verbose)
 
     def _check_parameters(self) -> None:
@@ -276,7 +277,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         check.one_of(["geodesic", "euclidean"], distance=self.distance)
         check.one_of(["neg_log_loss", "ece"], scoring=self.scoring)
         check.folds(calibration=self.calibration)
-        check.auto_or_number(gamma=self.gamma, floor=self.floor)
+        check.auto_or_number(gamma=self.gamma)
+        check.below_infinity(floor=self.floor)
         check.auto_or_number(false_alarm=self.false_alarm, caution=self.caution)
         if not isinstance(self.gamma, str):
             check.positive(gamma=self.gamma)
@@ -292,6 +294,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         check.one_of(["auto", "exact", "sampled"], search=self.search)
         check.n_bytes(self.memory_limit)
         check.positive(regularization=self.regularization)
+        check.jobs(self.n_jobs)
 
     def _check_rows(
         self, parent: Adapter, X: Any, y: Any, sample_weight: Any, groups: Any
@@ -369,6 +372,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         parent where X is a frame or has categories. An array of numbers becomes float64.
         """
         framed = hasattr(X, "columns")
+        if framed:
+            validation.unique_names(X.columns)
         is_table = framed or getattr(X, "ndim", 0) == 2
         if parent.raw_input:
             if is_table:

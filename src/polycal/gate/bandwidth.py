@@ -10,10 +10,10 @@ from numba import njit
 
 from .._utils.arrays import Floats, Ints
 from .._utils.significance import WEIGHT_ROUNDING
+from ..core.columns import Columns
 from ..core.density import Density, Ranges
 from ..core.execution import Execution
 from ..core.polytopes import NO_SYMBOLS, Polytopes
-from ..core.table import Columns
 from ..kernels import KernelIndex
 
 # Least that is added to a variance, whatever the unit of a feature.

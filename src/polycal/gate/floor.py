@@ -26,8 +26,8 @@ SURE_GAIN = 2.0
 # scores had the tail of a logistic curve.
 SURE_LEVEL = 0.05
 LONGEST_TAIL = 12.0
-# Distance below the floor of all rows at which the floor of a class counts, in log f.
-CLASS_TAIL = 4.0
+# How far classes lower the floor of all rows at most, in log f: f by a factor of e.
+CLASS_TAIL = 1.0
 # Smallest probability in a log-loss.
 SMALLEST = 1e-300
 # A class is rare below this part of an equal share of the rows.
@@ -68,33 +68,54 @@ class CalibrationScores:
     def verdict_floor(self, level: float) -> float:
         """Score that at most ``level`` of all rows fall below, and of each bounded class.
 
-        For a class it is the level plus one standard error of its share among as many rows. The
-        lowest score of a hundred rows would hold the level itself, but hardly any row is below it.
+        Classes lower the floor by at most ``CLASS_TAIL``. The lowest scores of a class may be those
+        of rows that lie among no others; if the floor were there, hardly any row would be "out".
         """
-        return min([self.floor(level), *self._class_floors(level).values()])
+        floor = self._floor_of_all(level)
+        return max(min([floor, *self._class_floors(level).values()]), floor - CLASS_TAIL)
 
     def bounded_classes(self, level: float) -> Ints:
         """Classes with a bound of their own."""
-        return np.array(list(self._class_floors(level)), dtype=int)
+        least = self._floor_of_all(level) - CLASS_TAIL
+        bounded = [code for code, floor in self._class_floors(level).items() if floor >= least]
+        return np.array(bounded, dtype=int)
+
+    def _floor_of_all(self, level: float) -> float:
+        """The floor for rows of any class, as near to most of the scores as the promise allows.
+
+        Where the lowest scores are far below all others, as those of rows with wrong values are,
+        one row more than the level may be below the floor. A promise with a confidence stays as it
+        is; without rows enough for any promise, the floor is that of alpha.
+        """
+        if self.y is None or self.confidence is not None:
+            return self.floor(level)
+        if self.n_independent < self._least_rows(level):
+            return self.near_floor(level)
+        return min(self.near_floor(level), self.floor(self._with_one_row(level)))
+
+    def _kept_level(self, level: float) -> float:
+        """The level that the floor of all rows keeps."""
+        moved = self._floor_of_all(level) > self.floor(level)
+        return self._with_one_row(level) if moved else level
+
+    def _with_one_row(self, level: float) -> float:
+        """The level and the share of one calibration row."""
+        return min(level + 1 / (self.n_independent + 1), 0.5)
 
     def _class_floors(self, level: float) -> dict[int, float]:
-        """The floor of each class that is not rare, not scattered, and of rows enough.
+        """The floor of each class that is not rare and has rows enough.
 
-        The lowest scores of a rare class are often those of rows that lie among no others; so are
-        those of a class whose own floor is far below that of all rows. A bound for it would lower
-        the floor so far that hardly any row is "out".
+        It is at the level plus one standard error. The lowest score of a hundred rows would hold
+        the level itself, but hardly any row is below it; so it is with the rows of a rare class,
+        which often lie among no others.
         """
         if self.y is None:
             return {}
-        floors, lowest = {}, self.floor(level) - CLASS_TAIL
+        floors = {}
         for code in np.flatnonzero(~self._is_rare_class):
             some = self.of_class(int(code))
-            if some.n_independent < self._least_rows(level):
-                continue
-            error = math.sqrt(level * (1 - level) / some.n_independent)
-            floor = some.floor(min(level + error, 0.5))
-            if floor >= lowest:
-                floors[int(code)] = floor
+            if some.n_independent >= self._least_rows(level):
+                floors[int(code)] = some.floor(with_standard_error(level, some.n_independent))
         return floors
 
     @property
@@ -148,7 +169,13 @@ class CalibrationScores:
         whose = "on average over models"
         if self.confidence is not None:
             whose = f"with {self.confidence:.0%} confidence"
-        promised = f"at most {level:.2%} of new in-distribution rows, {whose}"
+        kept = self._kept_level(level)
+        promised = f"at most {kept:.2%} of new in-distribution rows, {whose}"
+        if kept > level:
+            promised += (
+                f" (the level of {level:.2%} and one calibration row, since the lowest score far "
+                "below all others)"
+            )
         if self.y is None:
             return promised
         n_bounded, n_classes = len(self.bounded_classes(level)), int(self.y.max()) + 1
@@ -200,6 +227,11 @@ class CalibrationScores:
             yield "there are no calibration rows"
         elif self.y is not None and self.y.min() < 0:
             yield "a calibration row has no class"
+
+
+def with_standard_error(level: float, n: float) -> float:
+    """The level and one standard error of the share of n rows that are out at that level."""
+    return min(level + math.sqrt(level * (1 - level) / n), 0.5)
 
 
 def without_excess(

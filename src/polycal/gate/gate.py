@@ -20,7 +20,7 @@ from .floor import interquartile_range, logistic_scale, ranks
 # Share of new in-distribution rows that may be out of a feature's range by more than ``reach``.
 BEYOND_REACH = 0.005
 # Largest reach, in half ranges, however heavy the tail of some feature is.
-MOST_REACH = 1.5
+MOST_REACH = 1.0
 # Units of log f that a row loses for each half range beyond ``reach``.
 SLOPE = 50.0
 
@@ -228,15 +228,13 @@ def reaches(beyond: Floats, weight: Floats, new_weight: float | None = None) -> 
     """What all but ``BEYOND_REACH`` of new in-distribution rows stay below, and one rank less.
 
     The first is for new rows. The second is for the calibration rows themselves: it is what the
-    first would be without one of those above. Where the rows are too few, and where one feature
-    has a heavy tail, both are ``MOST_REACH``: a wrong value in one row, or one such feature, must
-    not hide all others.
+    first would be without one of those above. Where the rows are too few to tell, the first is the
+    highest of all. Both are at most ``MOST_REACH``: a wrong value in one row must not hide all
+    others.
     """
     order = np.argsort(-beyond)
     rank = ranks(weight[order], new_weight)
-    last = int(np.searchsorted(rank, BEYOND_REACH * (1 + 1e-12), side="right")) - 1
-    if last < 0:
-        return MOST_REACH, MOST_REACH
+    last = max(int(np.searchsorted(rank, BEYOND_REACH * (1 + 1e-12), side="right")) - 1, 0)
     found = beyond[order[[last, min(last + 1, len(order) - 1)]]]
     reach, own_reach = np.minimum(found, MOST_REACH).tolist()
     return reach, own_reach

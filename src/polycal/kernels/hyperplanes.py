@@ -14,9 +14,9 @@ import numpy as np
 from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.blocks import map_blocks
 from .._utils.saved import saved_array
+from ..core.columns import Columns
 from ..core.execution import Execution
 from ..core.reading import ActivationModes
-from ..core.table import Columns
 
 # Interquartile range of a normal feature of standard deviation 1.
 NORMAL_WIDTH = 1.349

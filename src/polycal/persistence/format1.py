@@ -89,10 +89,11 @@ def _reference(
 
 
 def _table(node: Any, arrays: dict[str, Array]) -> dict[str, Any]:
-    """The first files had no codes."""
+    """The first files had no codes and no fences."""
     table = _renamed("Table", node, {"sometimes": "with_missing", "start": "level_offsets"})
     arrays["no codes"], arrays["of no number"] = np.zeros(0), np.zeros(0, dtype=np.int64)
-    return table | {"codes": {"array": "no codes"}, "code_number": {"array": "of no number"}}
+    table |= {"codes": {"array": "no codes"}, "code_number": {"array": "of no number"}}
+    return table | {"fences": None}
 
 
 def _variance(polytopes: dict[str, Any], arrays: dict[str, Array]) -> Any:

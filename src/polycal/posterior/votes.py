@@ -30,14 +30,14 @@ PARENT_SCALES: Floats = np.array([2.0, 8.0, 32.0])
 HYPERPLANE_SQUARES: Ints = np.array([3, 5, 7])
 HYPERPLANE_SCALES: Floats = np.exp2(HYPERPLANE_SQUARES)
 # The same where paths are sampled: numbers of paths on which rows agree, and of sequences of them.
-SAMPLED_PARENT_SCALES: Ints = np.array([2, 4, 8, 16, 32, 64])
-SAMPLED_HYPERPLANE_SCALES: Ints = np.array([8, 32, 128])
-N_SEQUENCES = 200
+SAMPLED_PARENT_SCALES: Ints = np.array([2, 8, 32, 64])
+SAMPLED_HYPERPLANE_SCALES: Ints = np.array([8, 16, 32, 64, 128])
+N_SEQUENCES = 256
 # In the votes at one exponent by hyperplanes, those at the coarser one before it have the weight of
 # this many rows like the nearest.
 COARSER_ROWS = 0.1
 # The same where paths are sampled, in rows that one sequence brings together with the query.
-COARSER_MEETINGS = 1.0
+COARSER_MEETINGS = 10.0
 
 # With one exponent, it is gamma log n: with 0.01 the weights are nearly equal, with 20 nearly all
 # weight is on the most similar polytope. The grid is extended by three steps while its best point
