@@ -116,7 +116,7 @@ def test_answer_is_what_the_methods_say(asked):
     mixture = alpha * np.exp(answer.log_posterior) + (1 - alpha) * prior
     assert_allclose(answer.probabilities, mixture, atol=1e-14)
     assert_array_equal(answer.reading.proba, model.model_.parent.read(X).proba)
-    assert_array_equal(answer.X, X)
+    assert_array_equal(answer.X, model.model_.reference.table.encode(X))
     similarity, index = model.nearest(X)
     shown = model.model_.polytopes_shown(answer, 1, Execution())
     assert_array_equal(shown[0], index)
