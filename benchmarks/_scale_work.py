@@ -14,13 +14,22 @@ from functools import partial
 
 import numpy as np
 from _record import Row
-from _scale_growth import N_QUERIES, fit_parent, make_data
+from _scale_growth import fit_parent, make_data
 from sklearn.frozen import FrozenEstimator
 
 from polycal import GeodesicCalibrator
+from polycal.core.density import Density
 from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
-from polycal.kernels import ForestIndex, Hyperplanes, LabelledSides, PathTables, Sampling, sampled
+from polycal.kernels import (
+    ForestIndex,
+    Hyperplanes,
+    LabelledSides,
+    PathTables,
+    Sampling,
+    Search,
+    sampled,
+)
 from polycal.kernels.network import NetworkIndex
 from polycal.posterior.votes import (
     HYPERPLANE_SQUARES,
@@ -28,10 +37,13 @@ from polycal.posterior.votes import (
     PARENT_SCALES,
     SAMPLED_HYPERPLANE_SCALES,
     SAMPLED_PARENT_SCALES,
+    LabelEvidence,
 )
 
-N_ROWS, N_ASKED, N_PLANES = 40_000, 1000, 1024
-REPEATS = 3
+N_ASKED, N_PLANES = 500, 1024
+REPEATS, N_NEIGHBORS = 3, 10
+# Numbers of stored rows at which whole queries are measured too.
+STEPS = (0.25, 1.0)
 # A constant is off where what is measured differs by more than this factor.
 TOLERANCE = 1.5
 EXECUTION = Execution(n_jobs=1)
@@ -102,7 +114,7 @@ def sides_ns(X: np.ndarray, y: np.ndarray, asked: np.ndarray) -> tuple[float, fl
     order = np.argsort(y, kind="stable")
     starts = np.searchsorted(y[order], np.arange(y.max() + 2))
     times = []
-    for n_planes in (N_PLANES // 4, N_PLANES):
+    for n_planes in (N_PLANES, 4 * N_PLANES):
         planes = Hyperplanes.draw(X, np.zeros(1, np.int64), n_planes, 0)
         stored, some = (planes.modes(rows, EXECUTION) for rows in (X[order], asked))
         sums = partial(LabelledSides(stored, starts).class_sums, some, np.ones(len(X)))
@@ -115,33 +127,72 @@ def sides_ns(X: np.ndarray, y: np.ndarray, asked: np.ndarray) -> tuple[float, fl
     return 1e9 * word / pairs, 1e9 * (short - few * word) / pairs
 
 
-def measure(n: int = N_ROWS) -> tuple[float, list[Row]]:
-    """Nanoseconds of one comparison, and each constant beside what is measured."""
+def visit_ns(stored: ActivationModes, asked: ActivationModes, counts: np.ndarray) -> float:
+    """One visit to a stored mode through the inverted index of a forest."""
+    index = ForestIndex(stored, method="index")
+    seconds = cpu_time(partial(index.class_sums, asked, counts, PARENT_SCALES, EXECUTION))
+    visits = sum(
+        (np.bincount(column, minlength=asked.codes.max() + 1)[leaf]).sum()
+        for column, leaf in zip(stored.codes.T, asked.codes.T, strict=True)
+    )
+    return 1e9 * seconds / visits
+
+
+def query_us(
+    stored: ActivationModes,
+    asked: ActivationModes,
+    X: np.ndarray,
+    counts: np.ndarray,
+) -> Row:
+    """A query's neighbours and class sums in both ways, beside the works that are compared."""
+    n_stored, scales = len(stored), SAMPLED_PARENT_SCALES
+    density = Density.from_parts(X[:n_stored], np.ones((1, X.shape[1])), np.ones(n_stored))
+    sampling = Sampling(scales, N_SEQUENCES, 2.0**31, 0)
+    labels = (counts, True, None)
+    found = {}
+    for name, how, powers in (("exact", None, PARENT_SCALES), ("sampled", sampling, scales)):
+        index = LabelEvidence.build(stored, *labels, how).index
+        search = Search(density, N_NEIGHBORS, False, counts, powers.astype(float))
+        call = partial(index.nearest, asked, X[-len(asked) :], search, EXECUTION)
+        found[name] = 1e6 * cpu_time(call) / len(asked)
+    n_draws = int(scales[-1]) * len(stored.sizes)
+    work = N_SEQUENCES * (sampled.DRAW_WORK * n_draws + len(scales) * sampled.LOOK_UP_WORK)
+    counted, ratio = sampled._exact_work(stored) / work, found["exact"] / found["sampled"]
+    return found | {"exact / sampled": ratio, "by the constants": counted}
+
+
+def measure(n: int) -> tuple[float, list[Row], list[Row]]:
+    """Nanoseconds of a comparison, constants beside what is measured, and whole queries."""
     warnings.simplefilter("ignore")  # networks that stop before they converge
     X, y = make_data(n)
-    X, y = X[: n + min(N_ASKED, N_QUERIES)], y[: n + min(N_ASKED, N_QUERIES)]
+    by_planes = X[n:]
+    X, y = X[: n + N_ASKED], y[: n + N_ASKED]
     counts = np.eye(int(y.max()) + 1)[y[:n]]
-    leaves, units = (modes_of(name, X, y) for name in ("lightgbm", "mlp"))
+    leaves, units, forest = (modes_of(name, X, y) for name in ("lightgbm", "mlp", "forest"))
     unit = scan_ns(leaves[:n], leaves[n:], counts)
     planes = Hyperplanes.draw(X[:n], np.zeros(1, np.int64), N_PLANES, 0)
     sides = planes.modes(X, EXECUTION)
-    n_hidden, found = len(units.sizes) - 1, sampled.CANDIDATES
     parts = {
-        "leaves": (leaves, SAMPLED_PARENT_SCALES, 1, found),
-        "units": (units, SAMPLED_PARENT_SCALES, n_hidden, found),
+        "leaves": (leaves, SAMPLED_PARENT_SCALES, 1, sampled.CANDIDATES),
+        "units": (units, SAMPLED_PARENT_SCALES, len(units.sizes) - 1, sampled.CANDIDATES),
         "hyperplanes": (sides, SAMPLED_HYPERPLANE_SCALES, 1, 0),
     }
-    rows = []
+    rows = [("VISIT_COST", "forest", visit_ns(forest[:n], forest[n:], counts))]
     for name, (modes, *how) in parts.items():
         draw, look_up = sampled_ns(modes[:n], modes[n:], counts, *how)
         rows += [("DRAW_WORK", name, draw), ("LOOK_UP_WORK", name, look_up)]
     exact = {
         "units": network_ns(units[:n], units[n:], counts),
-        "hyperplanes": sides_ns(X[:n], y[:n], X[n:]),
+        "hyperplanes": sides_ns(X[:n], y[:n], by_planes),
     }
     for name, (word, power) in exact.items():
         rows += [("WORD_WORK", name, word), ("POWER_WORK", name, power)]
-    return unit, [line(name, of, ns, unit) for name, of, ns in sorted(rows)]
+    queries = [
+        {"of": name, "stored": m} | query_us(modes[:m], modes[n:], X, counts[:m])
+        for name, modes in (("leaves", leaves), ("units", units), ("forest", forest))
+        for m in (int(step * n) for step in STEPS)
+    ]
+    return unit, [line(name, of, ns, unit) for name, of, ns in sorted(rows)], queries
 
 
 def line(name: str, of: str, ns: float, unit: float) -> Row:

@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help=f"of --quality: {ONLY}")
     parser.add_argument("--max-rows", type=int, help="of each set of --quality")
     parser.add_argument("--work", action="store_true", help="the constants of kernels/sampled.py")
-    parser.add_argument("--work-rows", type=int, default=40_000, help="stored rows of --work")
+    parser.add_argument("--work-rows", type=int, default=10_000, help="stored rows of --work")
     parser.add_argument("--one", nargs=4, metavar=growth.Cell._fields, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -116,9 +116,12 @@ def main() -> None:
     if args.work:
         from _scale_work import measure
 
-        unit, rows = measure(args.work_rows)
+        unit, rows, queries = measure(args.work_rows)
+        print(f"One comparison of the scan: {unit:.4f} ns of CPU time, {args.work_rows} rows\n")
         print(table(rows))
-        print(f"\nOne comparison of the scan: {unit:.3f} ns of CPU time. commit {commit()}")
+        print("\nNeighbours and class sums of a query, microseconds of CPU time\n")
+        print(table(queries))
+        print(f"\ncommit {commit()}")
         return
     if args.out is None or not (args.quality or args.parent or args.plot):
         parser.error("name OUT.csv, and --parent, --quality or --plot; or use --work")
