@@ -70,10 +70,17 @@ OTHERS = ("logistic", "neighbours", "bayes", "svc", "stacking")
 class TorchNet(ClassifierMixin, BaseEstimator):
     """A ReLU network in plain PyTorch, stopped early on a tenth of its rows."""
 
-    def __init__(self, seed: int = 0, epochs: int = 100, patience: int = 10):
+    def __init__(
+        self,
+        seed: int = 0,
+        epochs: int = 100,
+        patience: int = 10,
+        widths: tuple[int, ...] = LAYERS,
+    ):
         self.seed = seed
         self.epochs = epochs
         self.patience = patience
+        self.widths = widths
 
     def fit(self, X, y):
         import torch
@@ -81,7 +88,7 @@ class TorchNet(ClassifierMixin, BaseEstimator):
 
         torch.manual_seed(self.seed)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        sizes = (X.shape[1], *LAYERS)
+        sizes = (X.shape[1], *self.widths)
         layers = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU()]

@@ -56,7 +56,7 @@ WEIGHING_PATHS = 128
 # Work of a query, in comparisons of a leaf id in the exact scan (benchmarks/scale.py --work
 # measures it): one draw of a path, one look-up in a table, one word of 64 bits of a stored mode,
 # and the powers of its similarity.
-DRAW_WORK, LOOK_UP_WORK, WORD_WORK, POWER_WORK = 4.0, 90.0, 0.5, 6.0
+DRAW_WORK, LOOK_UP_WORK, WORD_WORK, POWER_WORK = 30.0, 1400.0, 4.0, 170.0
 # The exact search is taken while its work is at most this many times that of the sampled one,
 # because it has no error.
 WORTH_OF_EXACT = 2.0
