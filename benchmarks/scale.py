@@ -35,7 +35,7 @@ from _record import ONLY, chosen, commit, read, run_cells, table
 
 PACKAGES = ("lightgbm", "xgboost", "torch", "numba")
 SHOWN = (
-    *("parent", "n", "search", "planes", "parent_fit_s", "fit_s", "fit_ratio"),
+    *("parent", "n", "jobs", "search", "planes", "parent_fit_s", "fit_s", "fit_ratio"),
     *("parent_predict_us", "predict_us", "predict_ratio", "resident_GiB", "beyond_GiB"),
     *("tables_GiB", "kept", "parent_log_loss", "log_loss", "out", "save_s", "load_s", "file_GiB"),
 )
