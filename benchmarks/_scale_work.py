@@ -36,6 +36,7 @@ from polycal.posterior.votes import (
     N_SEQUENCES,
     PARENT_SCALES,
     SAMPLED_HYPERPLANE_SCALES,
+    SAMPLED_PARENT_POWERS,
     SAMPLED_PARENT_SCALES,
     LabelEvidence,
 )
@@ -150,9 +151,12 @@ def query_us(
     sampling = Sampling(scales, N_SEQUENCES, 2.0**31, 0)
     labels = (counts, True, None)
     found = {}
-    for name, how, powers in (("exact", None, PARENT_SCALES), ("sampled", sampling, scales)):
+    for name, how, powers in (
+        ("exact", None, PARENT_SCALES),
+        ("sampled", sampling, SAMPLED_PARENT_POWERS),
+    ):
         index = LabelEvidence.build(stored, *labels, how).index
-        search = Search(density, N_NEIGHBORS, False, counts, powers.astype(float))
+        search = Search(density, N_NEIGHBORS, False, counts, powers)
         call = partial(index.nearest, asked, X[-len(asked) :], search, EXECUTION)
         found[name] = 1e6 * cpu_time(call) / len(asked)
     n_draws = int(scales[-1]) * len(stored.sizes)
@@ -186,7 +190,8 @@ def measure(n: int) -> tuple[float, list[Row], list[Row]]:
         "hyperplanes": sides_ns(X[:n], y[:n], by_planes),
     }
     for name, (word, power) in exact.items():
-        rows += [("WORD_WORK", name, word), ("POWER_WORK", name, power)]
+        side = "SIDE_" if name == "hyperplanes" else ""
+        rows += [(f"{side}WORD_WORK", name, word), (f"{side}POWER_WORK", name, power)]
     queries = [
         {"of": name, "stored": m} | query_us(modes[:m], modes[n:], X, counts[:m])
         for name, modes in (("leaves", leaves), ("units", units), ("forest", forest))

@@ -240,10 +240,21 @@ def test_products_with_k_through_a_deep_network():
     assert_allclose(index.matmul(deep, ones, EXECUTION), exact, rtol=0.35)
 
 
-def test_other_exponents_than_the_scales_are_an_error():
-    index, queries, counts = sampled("leaves")
-    with pytest.raises(ValueError, match=r"have the exponents \[1, 2, 4\]; got \[3.0\]"):
-        index.class_sums(queries, counts, np.array([3.0]), EXECUTION)
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_exponents_than_the_scales_are_by_near_modes(kind):
+    """All modes are near here, so that the sums are exact."""
+    index, queries, counts = sampled(kind, 400, np.array([1, 2]))
+    exponents = np.array([2.0, 8.0, 32.5])
+    found = index.class_sums(queries, counts, exponents, EXECUTION)
+    assert_array_equal(found[:1], index.tables.look_up(queries, 3, 0)[0][1:])
+    exact = build_index(index.modes, None, index.hidden_labels)
+    expected = exact.class_sums(queries, counts, exponents[1:], EXECUTION)
+    assert_allclose(found[1:] / 400, expected, rtol=1e-9)
+    counts = counts.copy()
+    counts[::2] = 0.0
+    found = index.class_sums(queries, counts, exponents, EXECUTION)
+    expected = exact.class_sums(queries, counts, exponents[1:], EXECUTION)
+    assert_allclose(found[1:] / 400, expected, rtol=1e-9)
 
 
 def test_the_search_is_sampled_where_that_is_cheaper():
@@ -255,8 +266,9 @@ def test_the_search_is_sampled_where_that_is_cheaper():
     assert not how.is_cheaper(few)
     assert how.is_cheaper(many)
     assert not how.is_cheaper(deep)  # the inverted index visits few modes
-    bits = [random_modes(rng, n, (256,)) for n in (300, 20_000)]
+    bits = [random_modes(rng, n, (256,)) for n in (300, 10_000)]
     assert [how.is_cheaper(modes) for modes in bits] == [False, True]
+    assert not how.is_cheaper(bits[1], by_sides=True)  # votes alone cost less
 
 
 def test_paths_are_uniform_over_trees_and_over_the_units_of_each_layer():

@@ -31,7 +31,9 @@ from ..posterior.votes import (
     HYPERPLANE_SCALES,
     N_SEQUENCES,
     PARENT_SCALES,
+    SAMPLED_HYPERPLANE_POWERS,
     SAMPLED_HYPERPLANE_SCALES,
+    SAMPLED_PARENT_POWERS,
     SAMPLED_PARENT_SCALES,
     HyperplaneVotes,
     LabelEvidence,
@@ -64,13 +66,18 @@ class ReferenceSettings:
     sample_planes: bool | None
     memory: float  # of the sampled tables, in bytes
 
-    def sampling(self, modes: ActivationModes, by_planes: bool) -> Sampling | None:
-        """How paths through these modes are sampled; None where the search is exact."""
+    def sampling(
+        self, modes: ActivationModes, by_planes: bool, second: bool = False
+    ) -> Sampling | None:
+        """How paths through these modes are sampled; None where the search is exact.
+
+        ``second`` says that they are those of the second witness, which knows no neighbours.
+        """
         scales = SAMPLED_HYPERPLANE_SCALES if by_planes else SAMPLED_PARENT_SCALES
         found = Sampling(scales, N_SEQUENCES, self.memory / 2, self.seed)
         wanted = self.sample_planes if by_planes else self.sample_modes
         if wanted is None:
-            wanted = found.is_cheaper(modes)
+            wanted = found.is_cheaper(modes, by_sides=second)
         return found if wanted else None
 
 
@@ -146,20 +153,19 @@ class ReferenceSet:
         if by_query:
             powers = HYPERPLANE_SCALES if without_modes else PARENT_SCALES
             if sampling is not None:
-                powers = sampling.scales.astype(float)
+                powers = SAMPLED_HYPERPLANE_POWERS if without_modes else SAMPLED_PARENT_POWERS
             elif settings.gamma is not None:
                 powers = exponents(np.array([settings.gamma]), n_samples)
             votes = QueryVotes(evidence, prior, n_samples, powers)
         hyperplanes: HyperplaneVotes | QueryVotes | None = None
         if sides is not None and not without_modes:
             labels_of_rows = (sides, rows.y, rows.weight)
-            by_planes = settings.sampling(sides, by_planes=True)
+            by_planes = settings.sampling(sides, by_planes=True, second=True)
             if by_planes is None:
                 hyperplanes = HyperplaneVotes.build(*labels_of_rows, prior)
             else:
                 some_rows = LabelEvidence.of_rows(*labels_of_rows, settings.n_classes, by_planes)
-                scales = by_planes.scales.astype(float)
-                hyperplanes = QueryVotes(some_rows, prior, n_samples, scales)
+                hyperplanes = QueryVotes(some_rows, prior, n_samples, SAMPLED_HYPERPLANE_POWERS)
         columns = some = None
         if robust:
             columns = Columns.of(X[:, : len(table.numbers)])

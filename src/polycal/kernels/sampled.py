@@ -34,6 +34,7 @@ from .sampled_loops import (
     leaf_hashes,
     look_up,
     most_met,
+    near_sums,
     path_symbols,
     select_rows,
     shared_leaves,
@@ -54,9 +55,11 @@ WEIGHING_PATHS = 128
 
 
 # Work of a query, in comparisons of a leaf id in the exact scan (benchmarks/scale.py --work
-# measures it): one draw of a path, one look-up in a table, one word of 64 bits of a stored mode,
-# and the powers of its similarity.
-DRAW_WORK, LOOK_UP_WORK, WORD_WORK, POWER_WORK = 30.0, 1400.0, 4.0, 170.0
+# measures it): one draw of a path, one look-up in a table; one word of 64 bits of a stored mode and
+# the powers of its similarity, for a network and for rows that vote by hyperplanes.
+DRAW_WORK, LOOK_UP_WORK = 30.0, 1400.0
+WORD_WORK, POWER_WORK = 4.0, 170.0
+SIDE_WORD_WORK, SIDE_POWER_WORK = 2.6, 18.0
 # The exact search is taken while its work is at most this many times that of the sampled one,
 # because it has no error.
 WORTH_OF_EXACT = 2.0
@@ -71,17 +74,22 @@ class Sampling:
     memory: float  # bytes of all tables, at most
     seed: int
 
-    def is_cheaper(self, modes: ActivationModes) -> bool:
-        """Whether a query among these modes is so much cheaper by sampled paths."""
+    def is_cheaper(self, modes: ActivationModes, by_sides: bool = False) -> bool:
+        """Whether a query among these modes is so much cheaper by sampled paths.
+
+        ``by_sides`` says that the exact search would be that of rows that vote by hyperplanes.
+        """
         n_draws = int(self.scales[-1]) * len(modes.sizes)
         look_ups = len(self.scales) * LOOK_UP_WORK
         sampled = self.n_sequences * (DRAW_WORK * n_draws + look_ups)
-        return _exact_work(modes) > WORTH_OF_EXACT * sampled
+        return _exact_work(modes, by_sides) > WORTH_OF_EXACT * sampled
 
 
-def _exact_work(modes: ActivationModes) -> float:
+def _exact_work(modes: ActivationModes, by_sides: bool = False) -> float:
     """Comparisons of one query with all stored modes."""
     n_modes, n_columns = modes.codes.shape
+    if by_sides:
+        return float(n_modes * (SIDE_WORD_WORK * n_columns + SIDE_POWER_WORK))
     if modes.packed:
         return float(n_modes * (WORD_WORK * n_columns + POWER_WORK))
     # Of a query that is drawn like the stored modes.
@@ -386,14 +394,20 @@ class SampledIndex(KernelIndex):
         everything = np.broadcast_to(np.arange(len(self.modes)), (len(queries), len(self.modes)))
         return self._similarity(queries, everything)
 
-    def _similarity(self, queries: ActivationModes, ids: Ints) -> Floats:
-        """K of each query with the stored modes of these numbers; 0 for -1."""
+    def _similarity(
+        self, queries: ActivationModes, ids: Ints, n_groups: int | None = None
+    ) -> Floats:
+        """K of each query with the stored modes of these numbers; 0 for -1.
+
+        With ``n_groups``, it is that of the first groups of symbols, up to a constant.
+        """
         K, stored = np.empty(ids.shape), self.modes
         if not stored.packed:
             shared_leaves(queries.codes, stored.codes, ids, K)
             return K
         ranges, sizes = np.array(stored.column_ranges), np.array(stored.sizes, dtype=float)
-        shared_units(queries.codes, stored.codes, ids, ranges, sizes, np.array(stored.divisors), K)
+        layers = (ranges[:n_groups], sizes[:n_groups], np.array(stored.divisors)[:n_groups])
+        shared_units(queries.codes, stored.codes, ids, *layers, K)
         return K
 
     def _nearest_block(
@@ -416,7 +430,7 @@ class SampledIndex(KernelIndex):
             near.index[few], near.similarity[few] = more.index, more.similarity
         if search.counts is None:
             return near
-        return replace(near, class_sums=self._sums_at(sums, search.exponents))
+        return replace(near, class_sums=self._sums_at(queries, sums, ids, counts, search.exponents))
 
     def _select(self, queries: ActivationModes, X: Floats, ids: Ints, search: Search) -> Neighbours:
         """The nearest of some stored modes by exact K."""
@@ -426,17 +440,25 @@ class SampledIndex(KernelIndex):
         select_rows(K, ids, search.fill, X, search.density.arrays, sim, index)
         return Neighbours(sim, index)
 
-    def _sums_at(self, sums: Floats, exponents: Floats) -> Floats:
-        """The sums of the scales that are these exponents."""
-        place = np.searchsorted(self.tables.scales, exponents)
-        place = np.minimum(place, len(self.tables.scales) - 1)
-        if not np.array_equal(self.tables.scales[place], exponents):
-            raise ValueError(
-                f"sampled class sums have the exponents {self.tables.scales.tolist()}; got "
-                f"{np.asarray(exponents).tolist()}."
-            )
-        at: Floats = sums[place]
-        return at
+    def _sums_at(
+        self, queries: ActivationModes, sums: Floats, ids: Ints, counts: Floats, exponents: Floats
+    ) -> Floats:
+        """Class sums by the tables where they have the exponent as a scale, else by near modes.
+
+        A high exponent leaves few modes, which sequences bring together with a query too rarely.
+        The near modes of a query have nearly all of that weight, and their K is exact. One that is
+        as near as the nearest counts as if every sequence met it.
+        """
+        tables = self.tables
+        place = np.minimum(np.searchsorted(tables.scales, exponents), len(tables.scales) - 1)
+        found: Floats = sums[place]
+        by_near = np.flatnonzero(tables.scales[place] != exponents)
+        if len(by_near):
+            K = self._similarity(queries, ids, tables.n_groups)
+            near = np.zeros((len(by_near), *sums.shape[1:]))
+            near_sums(K, ids, counts, exponents[by_near], near)
+            found[by_near] = len(tables.draws) * near
+        return found
 
     def _nearest_bytes(self, search: Search) -> float:
         return 8.0 * (len(self.tables.start) + 2 * CANDIDATES)
@@ -448,8 +470,9 @@ class SampledIndex(KernelIndex):
         self, queries: ActivationModes, counts: Floats, exponents: Floats
     ) -> Floats:
         less = self._prepared_counts(counts)
-        sums, _ = self.tables.look_up(queries, counts.shape[1], 0, less)
-        return self._sums_at(sums, exponents)
+        n_found = 0 if np.isin(exponents, self.tables.scales).all() else CANDIDATES
+        sums, ids = self.tables.look_up(queries, counts.shape[1], n_found, less)
+        return self._sums_at(queries, sums, ids, counts, exponents)
 
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         """K @ values from sums over each leaf, where K is the share of some random paths."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -229,16 +230,16 @@ def look_up(hashes, tables, labels, sign, sums, met):
             tags, values, n_slots = tables.tag[begin:end], tables.value[begin:end], end - begin
             left_out, total = tables.left_out_bits[e], sums[e]
             content = tables.content[tables.content_start[t] : tables.content_start[t + 1]]
-            # Reading the first tag of every query beforehand lets cache misses overlap.
-            warm = NO_BUCKET
+            # Reading the first slot of every query beforehand lets cache misses overlap.
+            warm = 0
             for i in range(n_queries):
                 places[i] = _place(hashes[r, e, i], n_slots)
-                warm |= tags[places[i]]
+                warm |= tags[places[i]] | values[places[i]]
             for i in range(n_queries):
                 h, row, place = hashes[r, e, i], np.int32(-1), places[i]
                 if (h & left_out) == 0:
                     tag = _tag(h)
-                    for _ in range(n_slots if warm != NO_BUCKET else 0):
+                    for _ in range(n_slots if warm != 0 else 0):
                         if tags[place] == tag or tags[place] == NO_BUCKET:
                             break
                         place = place + 1 if place + 1 < n_slots else 0
@@ -328,6 +329,28 @@ def shared_units(codes, stored, ids, ranges, sizes, divisors, K):
                 if divisors[layer] != 1.0:
                     product /= divisors[layer]
             K[i, j] = product
+
+
+@njit(nogil=True, cache=True)
+def near_sums(K, ids, counts, exponents, sums):
+    """Add (K / max K)^exponent counts of the modes ids[i] to sums[e, i], for each exponent.
+
+    The maximum is over the modes that have counts.
+    """
+    n_classes = counts.shape[1]
+    for i in range(len(ids)):
+        top = 0.0
+        for j in range(ids.shape[1]):
+            if K[i, j] > top and counts[ids[i, j]].any():
+                top = K[i, j]
+        for j in range(ids.shape[1]):
+            if K[i, j] <= 0.0 or K[i, j] > top:
+                continue
+            log_share = math.log(K[i, j] / top)
+            for e in range(len(exponents)):
+                weight = math.exp(exponents[e] * log_share)
+                for y in range(n_classes):
+                    sums[e, i, y] += weight * counts[ids[i, j], y]
 
 
 @njit(nogil=True, cache=True)

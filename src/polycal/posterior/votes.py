@@ -29,10 +29,13 @@ from ..kernels import (
 PARENT_SCALES: Floats = np.array([2.0, 8.0, 32.0])
 HYPERPLANE_SQUARES: Ints = np.array([3, 5, 7])
 HYPERPLANE_SCALES: Floats = np.exp2(HYPERPLANE_SQUARES)
-# The same where paths are sampled: numbers of paths on which rows agree, and of sequences of them.
-SAMPLED_PARENT_SCALES: Ints = np.array([2, 8, 32, 64])
-SAMPLED_HYPERPLANE_SCALES: Ints = np.array([8, 16, 32, 64, 128])
-N_SEQUENCES = 256
+# The same where paths are sampled: numbers of paths on which rows of one bucket agree, and of
+# sequences of paths; and the exponents, of which those that are no such scale are by near rows.
+SAMPLED_PARENT_SCALES: Ints = np.array([2, 8, 32])
+SAMPLED_HYPERPLANE_SCALES: Ints = np.array([8, 16, 48])
+N_SEQUENCES = 128
+SAMPLED_PARENT_POWERS: Floats = np.array([2.0, 8.0, 16.0, 32.0, 64.0])
+SAMPLED_HYPERPLANE_POWERS: Floats = np.array([8.0, 16.0, 32.0, 64.0, 128.0])
 # In the votes at one exponent by hyperplanes, those at the coarser one before it have the weight of
 # this many rows like the nearest.
 COARSER_ROWS = 0.1
