@@ -113,3 +113,25 @@ def test_ranges_of_a_part_are_those_of_the_other_rows():
     first = np.maximum(rows.X, 0) * [1.0, 0.0]
     assert reference.density.beyond(first).max() == 0
     assert partial.density.beyond(first).argmax() == highest
+
+
+def test_sampled_labels_are_evidence_and_can_be_taken_back():
+    reference, rows = build(search=SAMPLED)
+    _, held = build(seed=1)
+    assert reference.search == "sampled"
+    assert list(reference.sampled) == ["kernel", "hyperplanes"]
+    more = reference.with_labels(held.reading, held, Execution())
+    assert more.votes.evidence.index.n_candidates == len(reference.polytopes)
+    without = more.without_labels(len(rows) + np.arange(len(held)), held)
+    modes, planes = held.reading.modes, more.planes.modes(held.X, Execution())
+    for found, expected in ((without, reference), (more, more.with_tables())):
+        by_modes = [r.votes.proba_of(modes, Execution()) for r in (found, expected)]
+        by_planes = [r.hyperplanes.proba_of(planes, Execution()) for r in (found, expected)]
+        assert_allclose(*by_modes, atol=1e-9)
+        assert_allclose(*by_planes, atol=1e-9)
+    tables = more.with_tables().votes.evidence.tables
+    assert tables is more.sampled["kernel"]
+    more.forget_tables()
+    again = more.sampled["kernel"]
+    assert again is not tables
+    assert_array_equal(again.value, tables.value)

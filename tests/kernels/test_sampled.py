@@ -94,10 +94,10 @@ def test_sums_are_unbiased_and_their_error_falls_with_the_sequences(kind):
 def test_buckets_are_left_out_where_memory_is_short_and_the_sums_stay_unbiased():
     totals, exact = [], None
     for seed in range(150):
-        index, queries, counts = sampled("leaves", 20, memory=25_000, seed=seed)
+        index, queries, counts = sampled("leaves", 20, memory=40_000, seed=seed)
         assert index.tables.share_kept.min() < 1
         assert index.tables.share_kept[0] == 1  # the coarse scale needs little
-        assert index.tables.nbytes < 2 * 25_000  # a trial of two sequences tells
+        assert index.tables.nbytes < 1.2 * 40_000  # so few sequences differ
         totals.append(index.tables.look_up(queries, 3, 0)[0] / 20)
         exact = np.stack([exact_sums(index, queries, counts, e) for e in SCALES])
     mean, error = np.mean(totals, axis=0), np.std(totals, axis=0) / np.sqrt(150)
@@ -116,6 +116,76 @@ def test_a_bucket_is_hardly_ever_taken_for_another():
     sums, _ = tables.look_up(far, 1, 0)
     n_met = np.count_nonzero(sums) / (2000 * 100)
     assert 0 < n_met < 4 / 2**16
+
+
+@pytest.mark.parametrize("n_classes", [2, 40])
+def test_tables_stay_within_their_memory(n_classes):
+    rng = np.random.default_rng(0)
+    stored = ActivationModes.from_leaves(rng.integers(0, 6, (3000, 40))).distinct()[0]
+    counts = np.eye(n_classes)[rng.integers(0, n_classes, len(stored))]
+    for memory in (2e6, 6e6):
+        how = Sampling(np.array([2, 8, 32]), 60, memory, 0)
+        tables = PathTables.build(stored, counts, len(stored), 1, how, EXECUTION)
+        assert 0.3 * memory < tables.nbytes <= memory
+
+
+def test_memory_that_holds_hardly_any_row_is_an_error():
+    index = sampled("leaves", memory=3000)[0]
+    with pytest.raises(
+        ValueError, match="memory_limit is too small .* 96 modes.* at least"
+    ) as info:
+        index.tables  # noqa: B018
+    needed = float(str(info.value).split('"')[1].removesuffix("MiB"))
+    followed = Sampling(SCALES, 50, max(needed, 0.2) * 2**20 / 2, 0)
+    stored, _, counts = rows("leaves")
+    PathTables.build(stored, counts, len(stored), 1, followed, EXECUTION)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scales": np.array([1, 2, 2**62 + 1])}, "other lengths"),
+        ({"scales": np.array([2, 1, 4])}, "other lengths"),
+        ({"scales": np.array([0, 2, 4])}, "other lengths"),
+        ({"n_groups": 2}, "other lengths"),
+        ({"start": lambda t: t.start + 1}, "begin and end elsewhere"),
+        ({"content_start": lambda t: t.content_start[::-1].copy()}, "begin and end elsewhere"),
+        ({"weight": lambda t: -t.weight}, "a weight that is none"),
+        (
+            {"content": lambda t: np.where(t.content > 0, np.nan, t.content)},
+            "a weight that is none",
+        ),
+        ({"content": lambda t: t.content * 1e200}, "a weight that is none"),
+        ({"left_out_bits": np.full(3, 2**64 - 1, np.uint64)}, "leave out other buckets"),
+        ({"left_out_bits": np.array([0, 0, 5], np.uint64)}, "leave out other buckets"),
+    ],
+)
+def test_tables_that_contradict_themselves(changes, message):
+    tables = sampled("leaves")[0].tables
+    assert list(tables.contradictions()) == []
+    changed = {k: v(tables) if callable(v) else v for k, v in changes.items()}
+    assert message in next(iter(replace(tables, **changed).contradictions()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"draws": lambda t: t.draws + 1000}, "symbols that modes do not have"),
+        ({"draws": lambda t: t.draws - 1000}, "symbols that modes do not have"),
+        ({"label": lambda t: t.label + 3}, "no class of the model"),
+        ({"label": lambda t: t.label[1:]}, "other modes"),
+        ({"n_candidates": 97}, "other modes"),
+        ({"value": lambda t: t.value + 10_000}, "no content"),
+        ({"value": lambda t: np.where(t.value < 0, -(2**31), t.value)}, "no content"),
+        ({"content": lambda t: t.content + 1e6}, "no content"),
+    ],
+)
+def test_tables_that_contradict_their_modes(changes, message):
+    index = sampled("leaves")[0]
+    assert list(index.tables.contradictions_with(index.modes, 3)) == []
+    changed = {k: v(index.tables) if callable(v) else v for k, v in changes.items()}
+    forged = replace(index.tables, **changed)
+    assert message in next(iter(forged.contradictions_with(index.modes, 3)))
 
 
 def test_all_memory_is_used_where_it_is_enough():

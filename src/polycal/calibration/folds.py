@@ -42,6 +42,8 @@ class CalibrationFold:
     X: Floats  # encoded
     rows: LabelledRows
     neighbours: Neighbours
+    # probabilities by the votes, where their exponents are given
+    known_votes: Floats | None
     # by how much K is usually higher in this reference set than in that of all rows
     log_similarity_excess: float = 0.0
 
@@ -63,10 +65,16 @@ class CalibrationFold:
             labels = reference.votes.searched_labels
             search = Search(reference.density, reference.n_neighbors, reference.fill, *labels)
             neighbours = reference.index.nearest(reading.modes, X, search, execution)
-        return cls(reference, reading, X, rows, neighbours)
+        votes = None
+        if isinstance(reference.votes, QueryVotes):
+            votes = reference.vote_sources(neighbours, X, execution)
+            neighbours = replace(neighbours, class_sums=None)
+        return cls(reference, reading, X, rows, neighbours, votes)
 
     def votes(self, execution: Execution) -> Floats:
         """Probabilities by the votes, shape (n_sources, n_rows, n_classes)."""
+        if self.known_votes is not None:
+            return self.known_votes
         return self.reference.vote_sources(self.neighbours, self.X, execution)
 
     def votes_on_grid(self, gammas: Floats, execution: Execution) -> Floats:
@@ -218,6 +226,7 @@ def cross_fitted_folds(
             excess = same.usual_log_similarity() - own.whole.usual_log_similarity()
             fold, same = (replace(f, log_similarity_excess=max(excess, 0.0)) for f in (fold, same))
             own.folds.append(same)
+        partial.forget_tables()
         folds.append(fold)
     return reference, folds, own
 

@@ -270,14 +270,23 @@ class ReferenceSet:
         return sizes
 
     @property
-    def sampled(self) -> dict[str, PathTables]:
-        """The sampled tables of each witness that has them."""
+    def _sampled_indices(self) -> dict[str, SampledIndex]:
         found = {}
         for name, votes in (("kernel", self.votes), ("hyperplanes", self.hyperplanes)):
             evidence = getattr(votes, "evidence", None)
             if evidence is not None and isinstance(evidence.index, SampledIndex):
-                found[name] = evidence.index.tables
+                found[name] = evidence.index
         return found
+
+    @property
+    def sampled(self) -> dict[str, PathTables]:
+        """The sampled tables of each witness that has them."""
+        return {name: index.tables for name, index in self._sampled_indices.items()}
+
+    def forget_tables(self) -> None:
+        """Give the memory of sampled tables back."""
+        for index in self._sampled_indices.values():
+            index.forget_tables()
 
     @property
     def search(self) -> str:

@@ -76,7 +76,7 @@ class GeodesicCalibrator(BaseCalibrator):
         ``posterior="pooled"`` or "parent", the geodesic gate and distance, and ``gamma="auto"``.
     memory_limit : str or float, default="2GiB"
         Memory for the tables of a sampled search, as text or in bytes. Where it is short, part of
-        the rows that agree along long paths is left out at random.
+        the rows that agree along long paths is left out at random. A fit needs it up to twice.
     regularization : float, default=1e-6
         Added to each variance. With ``bandwidth="geodesic"`` it is a multiple of the squared
         interquartile range of the feature, so that the unit of a feature does not matter.

@@ -60,7 +60,7 @@ class KernelDensityNetwork(BaseCalibrator):
         ``posterior="pooled"`` or "parent", the geodesic gate and distance, and ``gamma="auto"``.
     memory_limit : str or float, default="2GiB"
         Memory for the tables of a sampled search, as text or in bytes. Where it is short, part of
-        the rows that agree along long paths is left out at random.
+        the rows that agree along long paths is left out at random. A fit needs it up to twice.
     regularization : float, default=1e-6
         As in :class:`GeodesicCalibrator`.
     scoring : {"neg_log_loss", "ece"}, default="neg_log_loss"

@@ -9,6 +9,7 @@ of sum_s K(x, s)^e n_sy, and the modes that stand for the buckets are near it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -28,7 +29,6 @@ from .sampled_loops import (
     BucketArrays,
     LabelledModes,
     ModeLabels,
-    assign_buckets,
     build_table,
     is_sound,
     leaf_hashes,
@@ -42,10 +42,13 @@ from .sampled_loops import (
     unit_hashes,
 )
 
-# Bytes of a bucket of one mode (tag and value in two slots), and of what a larger one adds.
-BUCKET_BYTES, LARGER_BYTES = 12.0, 40.0
-# Sequences whose buckets are counted to find out how much memory all of them need.
-TRIAL_SEQUENCES = 2
+# Sequences whose tables are built first to find out how much memory all of them need, and what
+# others may take beyond it.
+TRIAL_SEQUENCES, MARGIN = 2, 1.1
+# A scale keeps at least 2 to the power of minus this of its buckets.
+MOST_BITS = 6
+# Weights in a file are below this, so that their sums are numbers.
+LARGEST = 1e150
 # Modes that a query meets most, of which the nearest by exact K are its neighbours.
 CANDIDATES = 128
 # Stored modes that stand for all where a query meets too few, but neighbours are asked for anyway.
@@ -127,7 +130,7 @@ class PathTables:
     draws: Array = saved_array("int32 table_sequences table_draws")  # path by path
     salt: Array = saved_array("uint64 table_sequences")  # in which hashes of sequences differ
     scales: Ints = saved_array("int64 table_scales")  # ascending numbers of paths
-    n_groups: int = saved_number(int, above=0)  # numbers of a path; 1 for leaf ids
+    n_groups: int = saved_number(int, above=0, below=2**31)  # numbers of a path; 1 for leaf ids
     label: Array = saved_array("int32 table_modes")  # class of a mode that has one; -1 for others
     weight: Floats = saved_array("float64 table_modes")  # of that class
     n_candidates: int = saved_number(int, above=0)  # modes that may be neighbours
@@ -170,7 +173,8 @@ class PathTables:
             content=floats,
             left_out_bits=np.zeros(len(sampling.scales), np.uint64),
         )
-        return empty.within(sampling.memory, modes).of(modes, counts, n_candidates, execution)
+        tables = empty.within(sampling.memory, modes, counts, execution)
+        return tables.of(modes, counts, n_candidates, execution)
 
     def of(
         self, modes: ActivationModes, counts: Floats, n_candidates: int, execution: Execution
@@ -217,20 +221,30 @@ class PathTables:
             content=np.concatenate(contents),
         )
 
-    def within(self, memory: float, modes: ActivationModes) -> PathTables:
-        """Halve the buckets of the scale that takes most until tables of these modes fit in."""
+    def within(
+        self, memory: float, modes: ActivationModes, counts: Floats, execution: Execution
+    ) -> PathTables:
+        """Halve the buckets of the scale that takes most until tables of these modes fit in.
+
+        What they take is that of the first sequences, and a margin.
+        """
         n_trials = min(TRIAL_SEQUENCES, len(self.draws))
-        hashes = np.empty((n_trials, len(self.scales), len(modes)), np.uint64)
-        self._hash(modes, hashes, slice(n_trials))
-        no_bits, bucket = np.uint64(0), np.empty(len(modes), np.int32)
-        counted = [[assign_buckets(h, no_bits, bucket) for h in trial] for trial in hashes]
-        buckets = len(self.draws) * np.max(counted, axis=0).astype(float)
-        # A bucket that holds several modes takes more; there are at most half as many of them.
-        several = np.minimum(buckets, len(self.draws) * len(modes) - buckets)
-        taken = BUCKET_BYTES * buckets + LARGER_BYTES * np.maximum(several, 0.0)
+        trial = replace(self, draws=self.draws[:n_trials], salt=self.salt[:n_trials])
+        trial = trial.of(modes, counts, len(modes), execution)
+        slots, content = np.diff(trial.start), np.diff(trial.content_start)
+        bytes_each = 6.0 * slots + 8.0 * content  # a tag and a value; content
+        taken = MARGIN * len(self.draws) / n_trials * bytes_each.reshape(n_trials, -1).sum(axis=0)
+        left = memory - self.draws.nbytes - 12 * len(modes)  # labels and weights
         n_bits = np.zeros(len(self.scales), dtype=int)
-        while (taken / 2.0**n_bits).sum() > memory and n_bits.max() < 30:
+        while (taken / 2.0**n_bits).sum() > left and n_bits.min() <= MOST_BITS:
             n_bits[np.argmax(taken / 2.0**n_bits)] += 1
+        if n_bits.max() > MOST_BITS:
+            least = memory - left + np.minimum(taken, taken.sum() / 2**MOST_BITS).sum()
+            raise ValueError(
+                f"memory_limit is too small for the sampled tables of {len(modes):,} modes: hardly "
+                f'any row would be found. Use at least "{math.ceil(2 * least / 2**20)}MiB", or '
+                "fewer rows."
+            )
         return replace(self, left_out_bits=(1 << n_bits.astype(np.uint64)) - np.uint64(1))
 
     def _hash(self, modes: ActivationModes, out: Array, sequences: slice = slice(None)) -> None:
@@ -268,8 +282,8 @@ class PathTables:
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in tables that were read from a file, as messages."""
-        n_tables, scales = len(self.draws) * len(self.scales), self.scales
-        ascending = len(scales) > 0 and scales[0] > 0 and (np.diff(scales) > 0).all()
+        n_tables, scales = len(self.draws) * len(self.scales), self.scales.tolist()
+        ascending = len(scales) > 0 and scales[0] > 0 and scales == sorted(set(scales))
         if not ascending or self.draws.shape[1] != scales[-1] * self.n_groups:
             yield "sampled paths have other lengths than their scales"
         for start, end in ((self.start, self.tag), (self.content_start, self.content)):
@@ -278,8 +292,13 @@ class PathTables:
                 yield "sampled tables begin and end elsewhere"
         if n_tables == 0 or (np.diff(self.start) < 1).any():
             yield "a sampled table has no slots"
-        if not np.isfinite(self.weight).all() or not np.isfinite(self.content).all():
-            yield "a sampled table holds a weight that is no number"
+        for values in (self.weight, self.content):
+            if len(values) and not (values.min() >= 0 and values.max() < LARGEST):
+                yield "a sampled table holds a weight that is none"
+        if not np.isin(
+            self.left_out_bits, 2 ** np.arange(MOST_BITS + 1, dtype=np.uint64) - 1
+        ).all():
+            yield "sampled tables leave out other buckets than they may"
 
     def contradictions_with(self, modes: ActivationModes, n_classes: int) -> Iterator[str]:
         """Inconsistencies between consistent tables and the modes that they are of."""
@@ -313,8 +332,9 @@ class PathTables:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the buckets."""
-        return sum(array.nbytes for array in self.arrays)
+        """Memory of the tables."""
+        of_modes = (self.draws, self.salt, self.label, self.weight)
+        return sum(array.nbytes for array in (*self.arrays, *of_modes))
 
 
 def _draw(modes: ActivationModes, n_groups: int, sampling: Sampling) -> Array:
@@ -376,6 +396,10 @@ class SampledIndex(KernelIndex):
             stored = (self.modes, self._counts, self.n_candidates)
             self._tables = PathTables.build(*stored, n_groups, self.sampling, self._execution)
         return self._tables
+
+    def forget_tables(self) -> None:
+        """Give the memory of the tables back; they are built again where they are asked for."""
+        self._tables, self._kept_counts = None, (None, None)
 
     def _prepare(self, execution: Execution) -> None:
         self._execution = execution
