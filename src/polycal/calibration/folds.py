@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,6 +30,9 @@ N_PARTS = 5
 LEAST_SHARE = 0.5
 # Rows of a reference set that its usual scores are estimated from.
 OWN_ROWS = 1000
+# Calibration rows that are scored, at most; more hardly change the floor and the pool. The labels
+# of the others still vote.
+MOST_SCORED = 50_000
 # Random orders of the groups that a hold-out tries, to have every class on both sides.
 TRIES = 50
 
@@ -131,11 +135,12 @@ def holdout_folds(
     encoded = reference.table.encode(held_reading.features)
     held_reading = reference.read_modes(held_reading, encoded, execution)
     reference = reference.with_labels(held_reading, held, execution)
-    folds = []
+    folds, scored = [], scored_rows(held)
     for _, part in parts_of(stratified_parts(held.y, held.groups)):
-        some = held.take(part)
-        others = reference.without_labels(len(rows) + part, some)
-        folds.append(CalibrationFold.score(others, held_reading.take(part), some, execution))
+        others = reference.without_labels(len(rows) + part, held.take(part))
+        part = part[scored[part]]
+        read, some = held_reading.take(part), held.take(part)
+        folds.append(CalibrationFold.score(others, read, some, execution))
     return reference, folds
 
 
@@ -156,7 +161,7 @@ def out_of_bag_folds(
     owner = reference.row_polytope
     alone = _alone(reference.polytopes.size, owner, rows)
     out, share = parent.out_of_bag(reading, rows.groups)
-    usable = share > 0
+    usable = (share > 0) & scored_rows(rows)
     if rows.groups is not None:
         grouped = np.bincount(rows.groups)[rows.groups] > 1
         usable &= ~grouped | (share >= LEAST_SHARE * np.median(share))
@@ -213,9 +218,9 @@ def cross_fitted_folds(
     table, coded = reference.table, None
     if len(table.codes):
         coded = table.is_code(table.encode(reading.features))
-    folds = []
+    folds, scored = [], scored_rows(rows)
     for train, test in tqdm(splits, desc="parents", unit="fit", disable=not execution.verbose):
-        known, new = rows.take(train), rows.take(test)
+        known, new = rows.take(train), rows.take(test[scored[test]])
         other = fit(known)
         reading = read_rows(other, known, execution)
         codes = None if coded is None else coded[train]
@@ -415,6 +420,18 @@ def grouped_parts(y: Ints, groups: Ints, n_parts: int, seed: int) -> Ints:
     part[order] = np.arange(n_groups) % min(n_parts, n_groups)
     dealt: Ints = part[groups]
     return dealt
+
+
+def scored_rows(rows: LabelledRows) -> Bools:
+    """Which rows are scored: of many, random ones of each class, unless they are in groups."""
+    scored = np.ones(len(rows), dtype=bool)
+    if len(rows) <= MOST_SCORED or rows.groups is not None:
+        return scored
+    rng, share = np.random.default_rng(0), MOST_SCORED / len(rows)
+    for code in np.unique(rows.y):
+        members = rng.permutation(np.flatnonzero(rows.y == code))
+        scored[members[math.ceil(share * len(members)) :]] = False
+    return scored
 
 
 def parts_of(part: Ints) -> list[tuple[Ints, Ints]]:

@@ -443,29 +443,24 @@ class SampledIndex(KernelIndex):
         counts = self._counts if search.counts is None else search.counts
         less = None if search.counts is None else self._prepared_counts(counts)
         sums, ids = tables.look_up(queries, counts.shape[1], CANDIDATES, less)
-        near = self._select(queries, X, ids, search)
+        K = self._similarity(queries, ids)
+        near = _select(K, ids, X, search)
         few = np.flatnonzero((near.index < 0).any(axis=1))
         if search.fill and len(few):
             step = -(-search.n_candidates // OTHERS)
             others = np.arange(0, search.n_candidates, step)
             both = np.concatenate([ids[few], np.tile(others, (len(few), 1))], axis=1)
             _forget_repeated(both)
-            more = self._select(queries[few], X[few], both, search)
+            more = _select(self._similarity(queries[few], both), both, X[few], search)
             near.index[few], near.similarity[few] = more.index, more.similarity
         if search.counts is None:
             return near
-        return replace(near, class_sums=self._sums_at(queries, sums, ids, counts, search.exponents))
-
-    def _select(self, queries: ActivationModes, X: Floats, ids: Ints, search: Search) -> Neighbours:
-        """The nearest of some stored modes by exact K."""
-        sim = np.empty((len(ids), search.k))
-        index = np.empty(sim.shape, dtype=np.int64)
-        K = self._similarity(queries, ids)
-        select_rows(K, ids, search.fill, X, search.density.arrays, sim, index)
-        return Neighbours(sim, index)
+        if tables.n_groups < len(self.modes.sizes):  # labels are not weighed by the output layer
+            K = self._similarity(queries, ids, tables.n_groups)
+        return replace(near, class_sums=self._sums_at(sums, K, ids, counts, search.exponents))
 
     def _sums_at(
-        self, queries: ActivationModes, sums: Floats, ids: Ints, counts: Floats, exponents: Floats
+        self, sums: Floats, K: Floats, ids: Ints, counts: Floats, exponents: Floats
     ) -> Floats:
         """Class sums by the tables where they have the exponent as a scale, else by near modes.
 
@@ -478,7 +473,6 @@ class SampledIndex(KernelIndex):
         found: Floats = sums[place]
         by_near = np.flatnonzero(tables.scales[place] != exponents)
         if len(by_near):
-            K = self._similarity(queries, ids, tables.n_groups)
             near = np.zeros((len(by_near), *sums.shape[1:]))
             near_sums(K, ids, counts, exponents[by_near], near)
             found[by_near] = len(tables.draws) * near
@@ -496,7 +490,8 @@ class SampledIndex(KernelIndex):
         less = self._prepared_counts(counts)
         n_found = 0 if np.isin(exponents, self.tables.scales).all() else CANDIDATES
         sums, ids = self.tables.look_up(queries, counts.shape[1], n_found, less)
-        return self._sums_at(queries, sums, ids, counts, exponents)
+        K = self._similarity(queries, ids, self.tables.n_groups)
+        return self._sums_at(sums, K, ids, counts, exponents)
 
     def matmul(self, queries: ActivationModes, values: Floats, execution: Execution) -> Floats:
         """K @ values from sums over each leaf, where K is the share of some random paths."""
@@ -511,6 +506,14 @@ class SampledIndex(KernelIndex):
             trees = np.sort(trees[:WEIGHING_PATHS])
             left, right = (modes.codes[:, trees] for modes in (queries, stored))
         return leaf_matmul(left, right, values, execution)
+
+
+def _select(K: Floats, ids: Ints, X: Floats, search: Search) -> Neighbours:
+    """The nearest of some stored modes."""
+    sim = np.empty((len(ids), search.k))
+    index = np.empty(sim.shape, dtype=np.int64)
+    select_rows(K, ids, search.fill, X, search.density.arrays, sim, index)
+    return Neighbours(sim, index)
 
 
 def _forget_repeated(ids: Ints) -> None:
