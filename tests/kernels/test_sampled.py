@@ -12,6 +12,7 @@ from sklearn import config_context
 from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
 from polycal.kernels import PathTables, SampledIndex, Sampling, Search, build_index, reference
+from polycal.kernels.sampled import CANDIDATES
 from tests.toys.kernels import EXECUTION, all_log_densities, gaussians_at, random_gaussians
 from tests.toys.models import random_modes
 
@@ -320,7 +321,7 @@ def test_other_exponents_than_the_scales_are_by_near_modes(kind):
     for labels in (counts, some):
         found = index.class_sums(queries, labels, exponents, EXECUTION)
         assert_array_equal(found[:1], index.class_sums(queries, labels, exponents[:1], EXECUTION))
-        ids = index.tables.look_up(queries, 3, 128)[1]
+        ids = index.tables.look_up(queries, 3, CANDIDATES)[1]
         for i, near in enumerate(ids):
             near = near[near >= 0]
             assert len(near) > 20

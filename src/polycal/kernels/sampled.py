@@ -50,7 +50,7 @@ MOST_BITS = 6
 # Weights in a file are below this, so that their sums are numbers.
 LARGEST = 1e150
 # Modes that a query meets most, of which the nearest by exact K are its neighbours.
-CANDIDATES = 128
+CANDIDATES = 64
 # Stored modes that stand for all where a query meets too few, but neighbours are asked for anyway.
 OTHERS = 10_000
 # Random paths by which K is estimated where it weighs sums over all rows.
