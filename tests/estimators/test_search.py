@@ -54,7 +54,7 @@ def test_sampled_answers_are_near_the_exact_ones(pair):
     # Scores rank the rows alike, and a nearest polytope is nearly always the nearest.
     assert np.corrcoef(sampled.score_samples(NEW), exact.score_samples(NEW))[0, 1] > 0.95
     similarity, index = sampled.nearest(NEW[:200])
-    assert_allclose(similarity, exact.nearest(NEW[:200])[0], atol=0.05)
+    assert_allclose(similarity, exact.nearest(NEW[:200])[0], atol=0.1)
     assert (index == exact.nearest(NEW[:200])[1]).mean() > 0.9
     assert_array_equal(sampled.similarity(NEW[:5], NEW[:7]), exact.similarity(NEW[:5], NEW[:7]))
 
