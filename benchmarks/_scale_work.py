@@ -28,6 +28,7 @@ from polycal.kernels import (
     PathTables,
     Sampling,
     Search,
+    path_tables,
     sampled,
 )
 from polycal.kernels.network import NetworkIndex
@@ -160,8 +161,8 @@ def query_us(
         call = partial(index.nearest, asked, X[-len(asked) :], search, EXECUTION)
         found[name] = 1e6 * cpu_time(call) / len(asked)
     n_draws = int(scales[-1]) * len(stored.sizes)
-    work = N_SEQUENCES * (sampled.DRAW_WORK * n_draws + len(scales) * sampled.LOOK_UP_WORK)
-    counted, ratio = sampled._exact_work(stored) / work, found["exact"] / found["sampled"]
+    work = N_SEQUENCES * (path_tables.DRAW_WORK * n_draws + len(scales) * path_tables.LOOK_UP_WORK)
+    counted, ratio = path_tables.exact_work(stored) / work, found["exact"] / found["sampled"]
     return found | {"exact / sampled": ratio, "by the constants": counted}
 
 
@@ -201,8 +202,8 @@ def measure(n: int) -> tuple[float, list[Row], list[Row]]:
 
 
 def line(name: str, of: str, ns: float, unit: float) -> Row:
-    """A constant of ``kernels/sampled.py`` beside what is measured for some modes."""
-    constant, found = getattr(sampled, name), ns / unit
+    """A constant of ``kernels/path_tables.py`` beside what is measured for some modes."""
+    constant, found = getattr(path_tables, name), ns / unit
     off = not constant / TOLERANCE <= found <= constant * TOLERANCE
     figures = {"ns": ns, "measured": found, "in the code": constant, "ratio": found / constant}
     return {"constant": name, "of": of} | figures | {"": "OFF" if off else ""}

@@ -16,7 +16,7 @@ Quality: electricity, jungle chess, connect-4 and adult from a folder of .npz fi
 and 5000 calibration rows; the exact and the sampled search for one fitted parent. AUROC is that of
 ``score_samples`` between test rows and test rows with shuffled columns.
 
-Work: what the constants in ``kernels/sampled.py`` say, measured.
+Work: what the constants in ``kernels/path_tables.py`` say, measured.
 
 Results are appended to OUT.csv one by one, and a second start goes on where the first one stopped.
 """
@@ -105,7 +105,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="of --quality")
     parser.add_argument("--only", default="", help=f"of --quality: {ONLY}")
     parser.add_argument("--max-rows", type=int, help="of each set of --quality")
-    parser.add_argument("--work", action="store_true", help="the constants of kernels/sampled.py")
+    parser.add_argument(
+        "--work", action="store_true", help="the constants of kernels/path_tables.py"
+    )
     parser.add_argument("--work-rows", type=int, default=10_000, help="stored rows of --work")
     parser.add_argument("--one", nargs=4, metavar=growth.Cell._fields, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -114,7 +114,7 @@ def test_auto_is_exact_for_few_rows():
 
 
 def test_auto_samples_for_many_rows(monkeypatch):
-    monkeypatch.setattr("polycal.kernels.sampled.WORTH_OF_EXACT", 1e-3)
+    monkeypatch.setattr("polycal.kernels.path_tables.WORTH_OF_EXACT", 1e-3)
     assert fitted(PARENTS["boosting"], "auto").search_ == "sampled"
     forest = RandomForestClassifier(30, max_depth=3, random_state=0)
     model = fitted(forest, "auto", "oob")

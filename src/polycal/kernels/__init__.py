@@ -9,7 +9,8 @@ from .euclidean import EuclideanIndex, pair_similarity
 from .forest import ForestIndex
 from .hyperplanes import Hyperplanes
 from .network import NetworkIndex
-from .sampled import PathTables, SampledIndex, Sampling
+from .path_tables import PathTables, Sampling
+from .sampled import SampledIndex
 from .sides import LabelledSides
 from .torch import TorchIndex
 

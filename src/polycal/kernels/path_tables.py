@@ -1,0 +1,343 @@
+"""Tables of rows that agree along sampled paths, at a cost that does not grow with the rows.
+
+K(x, s) is the share of paths (a tree, or one unit of each layer) on which two rows agree, so it is
+the probability that a random path agrees, and K^e that e independent random paths do. Sequences of
+random paths are drawn once. Rows that agree on the first e paths of a sequence share a bucket of
+scale e. The mean over the sequences of the class sums in a query's buckets is an unbiased estimate
+of sum_s K(x, s)^e n_sy, and the modes that stand for the buckets are near it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from .._utils.arrays import Array, Floats, Ints
+from .._utils.blocks import map_blocks
+from .._utils.saved import saved_array, saved_number
+from .._utils.significance import WEIGHT_ROUNDING
+from ..core.execution import Execution
+from ..core.reading import ActivationModes
+from .forest import VISIT_COST
+from .sampled_loops import (
+    BucketArrays,
+    LabelledModes,
+    ModeLabels,
+    build_table,
+    is_sound,
+    leaf_hashes,
+    look_up,
+    most_met,
+    unit_hashes,
+)
+
+# Sequences whose tables are built first to find out how much memory all of them need, and what
+# others may take beyond it.
+TRIAL_SEQUENCES, MARGIN = 2, 1.1
+# A scale keeps at least 2 to the power of minus this of its buckets.
+MOST_BITS = 6
+# Weights in a file are below this, so that their sums are numbers.
+LARGEST = 1e150
+
+# Work of a query, in comparisons of a leaf id in the exact scan (benchmarks/scale.py --work
+# measures it): one draw of a path, one look-up in a table; one word of 64 bits of a stored mode and
+# the powers of its similarity, for a network and for rows that vote by hyperplanes.
+DRAW_WORK, LOOK_UP_WORK = 30.0, 1400.0
+WORD_WORK, POWER_WORK = 4.0, 170.0
+SIDE_WORD_WORK, SIDE_POWER_WORK = 2.6, 18.0
+# The exact search is taken while its work is at most this many times that of the sampled one,
+# because it has no error.
+WORTH_OF_EXACT = 2.0
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How paths are sampled."""
+
+    scales: Ints  # ascending numbers of paths, from 1 on
+    n_sequences: int
+    memory: float  # bytes of all tables, at most
+    seed: int
+
+    def is_cheaper(self, modes: ActivationModes, by_sides: bool = False) -> bool:
+        """Whether a query among these modes is so much cheaper by sampled paths.
+
+        ``by_sides`` says that the exact search would be that of rows that vote by hyperplanes.
+        """
+        n_draws = int(self.scales[-1]) * len(modes.sizes)
+        look_ups = len(self.scales) * LOOK_UP_WORK
+        sampled = self.n_sequences * (DRAW_WORK * n_draws + look_ups)
+        return exact_work(modes, by_sides) > WORTH_OF_EXACT * sampled
+
+
+def exact_work(modes: ActivationModes, by_sides: bool = False) -> float:
+    """Comparisons of one query with all stored modes."""
+    n_modes, n_columns = modes.codes.shape
+    if by_sides:
+        return float(n_modes * (SIDE_WORD_WORK * n_columns + SIDE_POWER_WORK))
+    if modes.packed:
+        return float(n_modes * (WORD_WORK * n_columns + POWER_WORK))
+    # Of a query that is drawn like the stored modes.
+    visits = sum(float((np.bincount(column) ** 2.0).sum()) for column in modes.codes.T) / n_modes
+    work: float = min(visits * VISIT_COST, float(modes.codes.size))
+    return work
+
+
+@dataclass(frozen=True)
+class PathTables:
+    """Tables of buckets: the class sums of stored modes, and one mode that stands for each bucket.
+
+    A bucket has one mode that stands for it, at random; the first ``n_candidates`` modes, which may
+    be neighbours, come before others.
+
+    A path is a column of leaf ids, or one bit of each of some groups; ``draws`` has the numbers of
+    columns, or of bits in a row of packed words.
+
+    Guarantees: the tables do not depend on the order of the modes, nor on threads. The expected
+    class sums at scale e are those of K^e. Edge cases: where memory is short, buckets of fine
+    scales are left out by their hash, the same for stored modes and queries, which widens the
+    error of the estimate but does not bias it.
+    """
+
+    own_axes: ClassVar[tuple[str, ...]] = (
+        "table_sequences",
+        "table_draws",
+        "table_scales",
+        "table_modes",
+        "table_starts",
+        "table_slots",
+        "table_content",
+    )
+
+    draws: Array = saved_array("int32 table_sequences table_draws")  # path by path
+    salt: Array = saved_array("uint64 table_sequences")  # in which hashes of sequences differ
+    scales: Ints = saved_array("int64 table_scales")  # ascending numbers of paths
+    n_groups: int = saved_number(int, above=0, below=2**31)  # numbers of a path; 1 for leaf ids
+    label: Array = saved_array("int32 table_modes")  # class of a mode that has one; -1 for others
+    weight: Floats = saved_array("float64 table_modes")  # of that class
+    n_candidates: int = saved_number(int, above=0)  # modes that may be neighbours
+    start: Ints = saved_array("int64 table_starts")
+    tag: Array = saved_array("uint16 table_slots")
+    value: Array = saved_array("int32 table_slots")
+    content_start: Ints = saved_array("int64 table_starts")
+    content: Floats = saved_array("float64 table_content")
+    # A bucket is left out at a scale if its hash has any of these bits.
+    left_out_bits: Array = saved_array("uint64 table_scales")
+
+    @classmethod
+    def build(
+        cls,
+        modes: ActivationModes,
+        counts: Floats,
+        n_candidates: int,
+        n_groups: int,
+        sampling: Sampling,
+        execution: Execution,
+    ) -> PathTables:
+        """Tables of these modes with their class counts; the first ones may be neighbours.
+
+        Paths go through the first ``n_groups`` groups of symbols.
+        """
+        none, starts, floats = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0)
+        n = sampling.n_sequences
+        empty = cls(
+            draws=draw_paths(modes, n_groups, sampling),
+            salt=np.random.default_rng(sampling.seed).integers(0, 2**64, n, dtype=np.uint64),
+            scales=sampling.scales,
+            n_groups=n_groups,
+            label=none,
+            weight=floats,
+            n_candidates=0,
+            start=starts,
+            tag=np.zeros(0, np.uint16),
+            value=none,
+            content_start=starts,
+            content=floats,
+            left_out_bits=np.zeros(len(sampling.scales), np.uint64),
+        )
+        tables = empty.within(sampling.memory, modes, counts, execution)
+        return tables.of(modes, counts, n_candidates, execution)
+
+    def of(
+        self, modes: ActivationModes, counts: Floats, n_candidates: int, execution: Execution
+    ) -> PathTables:
+        """Tables of other modes, with the same paths and the same buckets left out."""
+        mode, y = np.nonzero(counts)
+        first = np.searchsorted(mode, np.arange(len(modes) + 1))
+        weights, one = counts[mode, y], np.diff(first) == 1
+        label, weight = np.full(len(modes), -1, np.int32), np.zeros(len(modes))
+        label[one], weight[one] = y[first[:-1][one]], weights[first[:-1][one]]
+        known = (first, y.astype(np.int32), weights, label)
+        labelled = LabelledModes(_hash_of_all(modes), n_candidates, *known)
+
+        def sequences(some: slice) -> list[tuple[Array, ...]]:
+            hashes = np.empty((some.stop - some.start, len(self.scales), len(modes)), np.uint64)
+            self._hash(modes, hashes, some)
+            return [
+                build_table(h, bits, salt, labelled, counts.shape[1])
+                for sequence, salt in zip(hashes, self.salt[some], strict=True)
+                for h, bits in zip(sequence, self.left_out_bits, strict=True)
+            ]
+
+        found = map_blocks(
+            sequences,
+            len(self.draws),
+            8.0 * len(modes) * (len(self.scales) + 6),
+            n_jobs=execution.n_jobs,
+            verbose=execution.verbose,
+            desc="tables",
+            block_bytes=0,  # a few sequences at once, so that their hashes stay near each other
+        )
+        tables = [table for block in found for table in block]
+        del found
+        tags, values, contents = zip(*tables, strict=True)
+        return replace(
+            self,
+            label=label,
+            weight=weight,
+            n_candidates=n_candidates,
+            start=np.cumsum([0, *map(len, tags)]),
+            tag=np.concatenate(tags),
+            value=np.concatenate(values),
+            content_start=np.cumsum([0, *map(len, contents)]),
+            content=np.concatenate(contents),
+        )
+
+    def within(
+        self, memory: float, modes: ActivationModes, counts: Floats, execution: Execution
+    ) -> PathTables:
+        """Halve the buckets of the scale that takes most until tables of these modes fit in.
+
+        What they take is that of the first sequences, and a margin.
+        """
+        n_trials = min(TRIAL_SEQUENCES, len(self.draws))
+        trial = replace(self, draws=self.draws[:n_trials], salt=self.salt[:n_trials])
+        trial = trial.of(modes, counts, len(modes), execution)
+        slots, content = np.diff(trial.start), np.diff(trial.content_start)
+        bytes_each = 6.0 * slots + 8.0 * content  # a tag and a value; content
+        taken = MARGIN * len(self.draws) / n_trials * bytes_each.reshape(n_trials, -1).sum(axis=0)
+        left = memory - self.draws.nbytes - 12 * len(modes)  # labels and weights
+        n_bits = np.zeros(len(self.scales), dtype=int)
+        while (taken / 2.0**n_bits).sum() > left and n_bits.min() <= MOST_BITS:
+            n_bits[np.argmax(taken / 2.0**n_bits)] += 1
+        if n_bits.max() > MOST_BITS:
+            least = memory - left + np.minimum(taken, taken.sum() / 2**MOST_BITS).sum()
+            raise ValueError(
+                f"memory_limit is too small for the sampled tables of {len(modes):,} modes: hardly "
+                f'any row would be found. Use at least "{math.ceil(2 * least / 2**20)}MiB", or '
+                "fewer rows."
+            )
+        return replace(self, left_out_bits=(1 << n_bits.astype(np.uint64)) - np.uint64(1))
+
+    def _hash(self, modes: ActivationModes, out: Array, sequences: slice = slice(None)) -> None:
+        """Fill out[r, e, i]: the hash of mode i along sequence r up to scale e."""
+        fill = unit_hashes if modes.packed else leaf_hashes
+        paths = self.draws[sequences], self.salt[sequences]
+        fill(modes.codes, *paths, self.scales * self.n_groups, out)
+
+    def look_up(
+        self, modes: ActivationModes, n_classes: int, n_found: int, less: PathTables | None = None
+    ) -> tuple[Floats, Ints]:
+        """Estimated class sums (n_scales, n_queries, n_classes), and near modes.
+
+        The sums are those of sum_s K^e n_sy times the number of sequences. Those of the tables
+        ``less`` are subtracted. The modes are the ``n_found`` that a query meets most, among those
+        that may be neighbours; -1 where there are fewer.
+        """
+        n_sequences, n_scales = len(self.draws), len(self.scales)
+        hashes = np.empty((n_sequences, n_scales, len(modes)), np.uint64)
+        self._hash(modes, hashes)
+        sums = np.zeros((n_scales, len(modes), n_classes))
+        met = np.empty((n_sequences * n_scales if n_found else 0, len(modes)), np.int32)
+        look_up(hashes, self.arrays, ModeLabels(self.label, self.weight), 1.0, sums, met)
+        if less is not None:
+            total, nothing = sums.copy(), met[:0]
+            labels = ModeLabels(less.label, less.weight)
+            look_up(hashes, less.arrays, labels, -1.0, sums, nothing)
+            sums[sums <= WEIGHT_ROUNDING * total] = 0.0
+        # What the buckets that were left out would add is added by those that were not.
+        sums *= (self.left_out_bits.astype(float) + 1.0)[:, None, None]
+        found = np.empty((len(modes), n_found), dtype=np.int64)
+        if n_found:
+            most_met(met, self.scales, self.n_candidates, found)
+        return sums, found
+
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in tables that were read from a file, as messages."""
+        n_tables, scales = len(self.draws) * len(self.scales), self.scales.tolist()
+        ascending = len(scales) > 0 and scales[0] > 0 and scales == sorted(set(scales))
+        if not ascending or self.draws.shape[1] != scales[-1] * self.n_groups:
+            yield "sampled paths have other lengths than their scales"
+        for start, end in ((self.start, self.tag), (self.content_start, self.content)):
+            bounds = start[0] == 0 and start[-1] == len(end) and (np.diff(start) >= 0).all()
+            if len(start) != n_tables + 1 or not bounds:
+                yield "sampled tables begin and end elsewhere"
+        if n_tables == 0 or (np.diff(self.start) < 1).any():
+            yield "a sampled table has no slots"
+        for values in (self.weight, self.content):
+            if len(values) and not (values.min() >= 0 and values.max() < LARGEST):
+                yield "a sampled table holds a weight that is none"
+        if not np.isin(
+            self.left_out_bits, 2 ** np.arange(MOST_BITS + 1, dtype=np.uint64) - 1
+        ).all():
+            yield "sampled tables leave out other buckets than they may"
+
+    def contradictions_with(self, modes: ActivationModes, n_classes: int) -> Iterator[str]:
+        """Inconsistencies between consistent tables and the modes that they are of."""
+        n_numbers = modes.codes.shape[1] * (64 if modes.packed else 1)
+        if self.draws.min() < 0 or self.draws.max() >= n_numbers:
+            yield "sampled paths pass symbols that modes do not have"
+        if len(self.label) and (self.label.min() < -1 or self.label.max() >= n_classes):
+            yield "a mode of the sampled tables has no class of the model"
+        if len(self.label) != len(modes) or not 0 < self.n_candidates <= len(modes):
+            yield "sampled tables are of other modes"
+        elif not is_sound(self.arrays, self.label, n_classes):
+            yield "a bucket of a sampled table has no content"
+
+    @property
+    def arrays(self) -> BucketArrays:
+        """The tables in the form that compiled loops take."""
+        return BucketArrays(
+            self.start,
+            self.tag,
+            self.value,
+            self.content_start,
+            self.content,
+            self.left_out_bits,
+        )
+
+    @property
+    def share_kept(self) -> Floats:
+        """Share of the buckets that are kept at each scale."""
+        kept: Floats = 1.0 / (self.left_out_bits.astype(float) + 1.0)
+        return kept
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the tables."""
+        of_modes = (self.draws, self.salt, self.label, self.weight)
+        return sum(array.nbytes for array in (*self.arrays, *of_modes))
+
+
+def draw_paths(modes: ActivationModes, n_groups: int, sampling: Sampling) -> Array:
+    """Independent uniform paths through the first groups, shape (n_sequences, n_draws)."""
+    rng = np.random.default_rng(sampling.seed)
+    shape = (sampling.n_sequences, int(sampling.scales[-1]))
+    bits = 64 if modes.packed else 1
+    groups = list(zip(modes.column_ranges, modes.sizes, strict=True))[:n_groups]
+    draws = [bits * first + rng.integers(0, size, shape) for (first, _), size in groups]
+    flat: Array = np.stack(draws, axis=2).reshape(shape[0], -1).astype(np.int32)
+    return flat
+
+
+def _hash_of_all(modes: ActivationModes) -> Array:
+    """Hash of all symbols of each mode."""
+    columns = np.arange(modes.codes.shape[1], dtype=np.int32)[None]
+    out, salt = np.empty((1, 1, len(modes)), np.uint64), np.ones(1, np.uint64)
+    leaf_hashes(modes.codes, columns, salt, np.array([columns.shape[1]]), out)
+    hashes: Array = out[0, 0]
+    return hashes
