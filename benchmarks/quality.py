@@ -1,6 +1,7 @@
 """Calibration in and out of distribution on a folder of data sets; prints JSON.
 
 python benchmarks/quality.py FOLDER --parent forest [--all-rows] [--rows N] [--only LIST] [--seed 0]
+    [--search auto]
 
 FOLDER holds .npz files with arrays X and y. Every method gets the same fitted parent and
 the same calibration rows (30 % of the training rows); polycal and its paper setting run with
@@ -35,7 +36,7 @@ from polycal import PAPER, GeodesicCalibrator, TorchParent
 FEWEST = 5
 
 
-def held_out_models(name: str, rows: tuple, seed: int) -> dict:
+def held_out_models(name: str, rows: tuple, seed: int, search: str) -> dict:
     """One parent, fitted on 70 % of the rows; every method calibrates it on the others."""
     X_fit, y_fit, X_cal, y_cal = rows
     parent = make_parent(name, seed).fit(X_fit, y_fit)
@@ -44,13 +45,13 @@ def held_out_models(name: str, rows: tuple, seed: int) -> dict:
         peer = CalibratedClassifierCV(FrozenEstimator(parent), method=method)
         models[method] = peer.fit(X_cal, y_cal)
     ours = TorchParent(parent.module_) if name == "torch" else FrozenEstimator(parent)
-    for method, setting in (("polycal PAPER", PAPER), ("polycal", {})):
+    for method, setting in (("polycal PAPER", PAPER), ("polycal", {"search": search})):
         model = GeodesicCalibrator(ours, **setting)
         models[method] = model.fit(X_fit, y_fit, X_cal=X_cal, y_cal=y_cal)
     return models
 
 
-def all_row_models(name: str, rows: tuple, seed: int) -> dict:
+def all_row_models(name: str, rows: tuple, seed: int, search: str) -> dict:
     """Every method has all rows; peers that fit the same parent share the fit."""
     X, y = np.concatenate(rows[::2]), np.concatenate(rows[1::2])
     Remembered.memory.clear()
@@ -60,11 +61,14 @@ def all_row_models(name: str, rows: tuple, seed: int) -> dict:
     for method in PEERS:
         peer = CalibratedClassifierCV(shared, method=method, cv=5, ensemble=False)
         models[method] = peer.fit(X, y)
-    models["polycal"] = GeodesicCalibrator(parent, random_state=seed).fit(X, y)
+    ours = GeodesicCalibrator(parent, search=search, random_state=seed)
+    models["polycal"] = ours.fit(X, y)
     return models
 
 
-def run_set(path: Path, name: str, seed: int, all_rows: bool, n: int | None) -> dict[str, dict]:
+def run_set(
+    path: Path, name: str, seed: int, all_rows: bool, n: int | None, search: str
+) -> dict[str, dict]:
     warnings.simplefilter("ignore")  # networks that stop before they converge
     X, y = load(path, np.random.default_rng(seed))
     priors = np.bincount(y) / len(y)
@@ -72,7 +76,7 @@ def run_set(path: Path, name: str, seed: int, all_rows: bool, n: int | None) -> 
     if min(len(np.unique(rows[1])), len(np.unique(rows[3]))) < len(priors):
         return {}
     X_ood = spheres(X.shape[1], seed)
-    models = (all_row_models if all_rows else held_out_models)(name, tuple(rows), seed)
+    models = (all_row_models if all_rows else held_out_models)(name, tuple(rows), seed, search)
     results = {
         method: measure(model.predict_proba(X_test), y_test, model.predict_proba(X_ood), priors)
         for method, model in models.items()
@@ -90,6 +94,7 @@ def main() -> None:
     parser.add_argument("--parent", default="forest", choices=PARENTS + OTHERS)
     parser.add_argument("--all-rows", action="store_true", help="hold no row out of the parent")
     parser.add_argument("--rows", type=int, help="number of training rows")
+    parser.add_argument("--search", default="auto", choices=("auto", "exact", "sampled"))
     parser.add_argument("--only", type=Path, help="file that lists the sets to run")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="data sets at a time")
@@ -99,7 +104,8 @@ def main() -> None:
         raise SystemExit("--all-rows fits parents anew; a torch module comes trained")
     paths = sorted(find_sets(args.folder, args.only), key=lambda path: -path.stat().st_size)
     work = Parallel(n_jobs=args.jobs, return_as="generator")(
-        delayed(run_set)(path, args.parent, args.seed, args.all_rows, args.rows) for path in paths
+        delayed(run_set)(path, args.parent, args.seed, args.all_rows, args.rows, args.search)
+        for path in paths
     )
     bar = tqdm(zip(paths, work, strict=True), total=len(paths), desc="data sets", unit="set")
     per_set = {path.stem: results for path, results in bar if results}
@@ -118,7 +124,8 @@ def main() -> None:
     report = {
         "benchmark": f"quality --parent {args.parent}"
         + " --all-rows" * args.all_rows
-        + (f" --rows {args.rows}" if args.rows else ""),
+        + (f" --rows {args.rows}" if args.rows else "")
+        + (f" --search {args.search}" if args.search != "auto" else ""),
         "sets": len(per_set),
         "seed": args.seed,
         "versions": versions(args.parent),
