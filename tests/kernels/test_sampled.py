@@ -251,6 +251,15 @@ def test_a_query_that_meets_nothing():
     assert_array_equal(filled.similarity, 0.0)
 
 
+def test_blocks_have_room_for_the_modes_that_stand_for_all():
+    """A far query is compared with thousands of modes, so that fewer of them are asked at once."""
+    index, _, _ = sampled("leaves")
+    density = random_gaussians(np.random.default_rng(0), len(index.modes), 2)
+    least = 32 * len(index.modes)
+    filled, plain = (index._nearest_bytes(Search(density, 3, fill)) for fill in (True, False))
+    assert filled - plain >= least
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_neither_blocks_nor_threads_nor_the_order_of_the_modes_matter(kind):
     index, queries, counts = sampled(kind, n_candidates=60)

@@ -362,7 +362,7 @@ def _new_weight(folds: list[CalibrationFold]) -> float | None:
 def _sampled(parameters: dict[str, Any], by_similarity: bool) -> bool | None:
     """What the parameter ``search`` means; None: sampled where that is cheaper.
 
-    Sampled sums are those of whole exponents, and sampled neighbours the nearest by K.
+    Sampled votes have several exponents, and sampled neighbours are the nearest by K.
     """
     search = str(parameters["search"])
     possible = (

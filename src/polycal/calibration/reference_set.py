@@ -75,10 +75,10 @@ class ReferenceSettings:
         """
         scales = SAMPLED_HYPERPLANE_SCALES if by_planes else SAMPLED_PARENT_SCALES
         found = Sampling(scales, N_SEQUENCES, self.memory / 2, self.seed)
-        wanted = self.sample_planes if by_planes else self.sample_modes
-        if wanted is None:
-            wanted = found.is_cheaper(modes, by_sides=second)
-        return found if wanted else None
+        sampled = self.sample_planes if by_planes else self.sample_modes
+        if sampled is None:
+            sampled = found.is_cheaper(modes, by_sides=second)
+        return found if sampled else None
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,9 @@ class SampledIndex(KernelIndex):
         return found
 
     def _nearest_bytes(self, search: Search) -> float:
-        return 8.0 * (len(self.tables.start) + 2 * CANDIDATES)
+        # Number, similarity and two copies of each mode that stands for all.
+        n_others = min(OTHERS, search.n_candidates) if search.fill else 0
+        return 8.0 * (len(self.tables.start) + 2 * CANDIDATES + 4 * n_others)
 
     def _class_sums_bytes(self, counts: Floats, exponents: Floats) -> float:
         return float(8 * (len(self.tables.start) + len(exponents) * counts.shape[1]))
