@@ -184,3 +184,14 @@ def test_of_many_rows_of_groups_all_are_scored(monkeypatch):
     model = GeodesicCalibrator(FrozenEstimator(parent), random_state=0)
     model.fit(X[800:1600], Y[800:1600], groups=np.arange(800) // 2)
     assert len(model.model_.scores.log_f) > 200
+
+
+def test_no_row_is_scored_with_its_own_label(monkeypatch):
+    """On labels without any signal, the posterior stays near the class shares."""
+    monkeypatch.setattr(folds, "MOST_SCORED", 300)
+    y = np.random.default_rng(0).integers(0, 2, 1600)
+    model = GeodesicCalibrator(
+        RandomForestClassifier(30, random_state=0), calibration="holdout", random_state=0
+    ).fit(X[:1600], y)
+    assert len(model.model_.scores.log_f) < 0.3 * 1600
+    assert np.abs(model.predict_proba(NEW)[:, 1] - 0.5).mean() < 0.06

@@ -11,7 +11,17 @@ from sklearn import config_context
 
 from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
-from polycal.kernels import PathTables, SampledIndex, Sampling, Search, build_index, reference
+from polycal.kernels import (
+    PathTables,
+    SampledIndex,
+    Sampling,
+    Search,
+    build_index,
+    path_tables,
+    reference,
+)
+from polycal.kernels.forest import VISIT_COST
+from polycal.kernels.path_tables import exact_work
 from polycal.kernels.sampled import CANDIDATES
 from tests.toys.kernels import EXECUTION, all_log_densities, gaussians_at, random_gaussians
 from tests.toys.models import random_modes
@@ -367,3 +377,14 @@ def test_paths_are_uniform_over_trees_and_over_the_units_of_each_layer():
         assert len(drawn) == stored.sizes[layer]
         expected = len(unit) / len(drawn)
         assert np.abs(drawn - expected).max() < 5 * np.sqrt(expected)
+
+
+def test_work_is_estimated_from_some_of_many_modes(monkeypatch):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 400, (4000, 10)) ** 2 // 400
+    modes = ActivationModes.from_leaves(codes)
+    complete = exact_work(modes)
+    share = sum(np.sum(np.bincount(column) ** 2) for column in codes.T) / 4000
+    assert_allclose(complete, min(share * VISIT_COST, codes.size), rtol=1e-9)
+    monkeypatch.setattr(path_tables, "COUNTED", 500)
+    assert_allclose(exact_work(modes), complete, rtol=0.1)

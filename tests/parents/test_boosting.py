@@ -57,7 +57,7 @@ def check_reading(name, estimator, X, constant=True):
     assert reading.modes.codes.dtype == leaf_type(reading.modes.codes)
     assert reading.modes.codes.min() >= 0
     assert reading.modes.sizes == (leaves.shape[1],)
-    np.testing.assert_array_equal(reading.proba, estimator.predict_proba(X))
+    np.testing.assert_allclose(reading.proba, estimator.predict_proba(X), rtol=1e-13)
     assert reading.proba.dtype == np.float64
     assert reading.features is X
     distinct, where = reading.modes.distinct()

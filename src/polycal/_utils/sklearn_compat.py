@@ -26,6 +26,7 @@ __all__ = [
     "TreePredictor",
     "build_tree",
     "hist_gradient_boosting_leaves",
+    "hist_gradient_boosting_nodes",
     "n_rows_of",
     "take_rows",
     "tree_arrays",
@@ -69,6 +70,24 @@ def hist_gradient_boosting_leaves(estimator: Any, X: Any) -> Array:
     leaves = np.concatenate(rounds, axis=1)
     _verify(estimator, X, leaves, values, baseline)
     return leaves
+
+
+def hist_gradient_boosting_nodes(estimator: Any) -> tuple[list[Array], Array]:
+    """Nodes of each tree of a fitted HistGradientBoostingClassifier, and the first raw scores.
+
+    The trees are in the order of ``hist_gradient_boosting_leaves``. There are none where this
+    version of scikit-learn stores them in another way, or where a column is a category: the trees
+    then see other columns than X has.
+    """
+    needed = {"is_leaf", "is_categorical", "feature_idx", "num_threshold", "missing_go_to_left"}
+    try:
+        trees = [tree.nodes for trees in _rounds(estimator) for tree in trees]
+        baseline = np.ravel(estimator._baseline_prediction).astype(float)
+        plain = estimator.is_categorical_ is None and estimator._preprocessor is None
+    except (AttributeError, ValueError):
+        return [], np.zeros(1)
+    known = all(needed | {"left", "right", "value"} <= set(nodes.dtype.names) for nodes in trees)
+    return (trees if plain and known else []), baseline
 
 
 def _number_leaves(estimator: Any) -> Any:

@@ -125,8 +125,8 @@ def holdout_folds(
 
     ``reading``, here and below, is what the final parent computes for the rows.
 
-    With ``QueryVotes``, the held-out labels are added to the votes; the rows are split into parts,
-    and each part is scored without its own labels.
+    With ``QueryVotes``, the held-out labels are added to the votes; the rows that are scored are
+    split into parts, and each part is scored without its own labels.
     """
     held_reading = read_rows(parent, held, execution)
     reference = ReferenceSet.build(reading, rows, settings, execution)
@@ -135,11 +135,12 @@ def holdout_folds(
     encoded = reference.table.encode(held_reading.features)
     held_reading = reference.read_modes(held_reading, encoded, execution)
     reference = reference.with_labels(held_reading, held, execution)
-    folds, scored = [], scored_rows(held)
-    for _, part in parts_of(stratified_parts(held.y, held.groups)):
-        others = reference.without_labels(len(rows) + part, held.take(part))
-        part = part[scored[part]]
+    folds, scored = [], np.flatnonzero(scored_rows(held))
+    groups = None if held.groups is None else held.groups[scored]
+    for _, part in parts_of(stratified_parts(held.y[scored], groups)):
+        part = scored[part]
         read, some = held_reading.take(part), held.take(part)
+        others = reference.without_labels(len(rows) + part, some)
         folds.append(CalibrationFold.score(others, read, some, execution))
     return reference, folds
 

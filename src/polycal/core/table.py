@@ -263,6 +263,11 @@ def numbers_of(X: Any) -> Floats:
     return number_values(X, np.arange(n_columns(X)))
 
 
+def only_numbers(X: Any) -> bool:
+    """Whether no column of a table holds categories or text."""
+    return len(number_columns(X, np.empty(0, dtype=int))) == n_columns(X)
+
+
 def n_columns(X: Any) -> int:
     return len(X.columns) if hasattr(X, "columns") else X.shape[1]
 

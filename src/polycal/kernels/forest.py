@@ -11,9 +11,10 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from .._utils.arrays import Array, Floats, Ints
-from .._utils.blocks import map_blocks
+from .._utils.blocks import FEW_ROWS, map_blocks
 from ..core.density import NO_DENSITY
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
@@ -24,12 +25,13 @@ from .forest_loops import (
     LeafTables,
     Packing,
     Scratch,
+    add_leaf_sums,
     count_leaf_rows,
     fill_similarity,
     inverted_index,
-    leaf_product,
     one_row_classes,
     search_rows,
+    sum_leaves,
 )
 
 # One visit to a stored mode through the index costs about as much as this many
@@ -41,8 +43,8 @@ NO_LEAF_ROWS = np.empty((0, 0), dtype=np.int32)
 NO_LABELS = Labels(NO_ROWS, np.empty(0, dtype=np.int32), NO_LEAF_ROWS)
 # Bits of the word in which the shared leaves of a mode are counted, at most.
 WORD_BITS = 64
-# Columns of a matrix product that are summed over the leaves together.
-COLUMNS_AT_ONCE = 64
+# Sums over leaves that a matrix product keeps at a time, in bytes.
+LEAF_SUMS_BYTES = 2**21
 
 
 class ForestIndex(KernelIndex):
@@ -199,24 +201,32 @@ class ForestIndex(KernelIndex):
 
 
 def leaf_matmul(queries: Array, stored: Array, values: Floats, execution: Execution) -> Floats:
-    """Sum over stored rows of the share of equal leaf ids times values, (n_queries, n_columns)."""
-    out = np.zeros((len(queries), values.shape[1]))
+    """Sum over stored rows of the share of equal leaf ids times values, (n_queries, n_columns).
+
+    Some trees at a time, whose sums stay in the cache.
+    """
+    n_trees, width = stored.shape[1], values.shape[1]
+    values, out = np.ascontiguousarray(values), np.zeros((len(queries), width))
     n_leaves = stored.max(axis=0).astype(np.int64) + 1
+    together = int(max(1, LEAF_SUMS_BYTES // (8 * width * n_leaves.max())))
+    jobs = execution.n_jobs
+    for first in tqdm(
+        range(0, n_trees, together), desc="bandwidth", disable=not execution.verbose, leave=False
+    ):
+        trees = slice(first, min(first + together, n_trees))
+        left, right, known = queries[:, trees], stored[:, trees], n_leaves[trees]
+        sums = np.zeros((len(known), int(known.max()), width))
 
-    def columns(block: slice) -> None:
-        for start in range(block.start, block.stop, COLUMNS_AT_ONCE):
-            part = slice(start, min(start + COLUMNS_AT_ONCE, block.stop))
-            chunk = np.ascontiguousarray(values[:, part])
-            sums = np.zeros((len(queries), chunk.shape[1]))
-            leaf_product(queries, stored, n_leaves, chunk, sums)
-            out[:, part] = sums
+        def sum_some(block: slice, right: Array = right, sums: Floats = sums) -> None:
+            sum_leaves(right[:, block], values, sums[block])
 
-    map_blocks(
-        columns,
-        values.shape[1],
-        8.0 * (len(queries) + len(stored) + n_leaves.max()),
-        n_jobs=execution.n_jobs,
-        verbose=execution.verbose,
-        desc="bandwidth",
-    )
+        def add_some(
+            rows: slice, left: Array = left, known: Ints = known, sums: Floats = sums
+        ) -> None:
+            add_leaf_sums(left[rows], known, sums, out[rows])
+
+        few_trees = 1 if len(known) >= 2 * FEW_ROWS else 0  # then each tree is a block
+        map_blocks(sum_some, len(known), few_trees, n_jobs=jobs, block_bytes=0)
+        map_blocks(add_some, len(queries), 8 * width, n_jobs=jobs)
+    out /= n_trees
     return out

@@ -434,14 +434,23 @@ def _weigh_table(table, exponents, log_shared, sums):
 
 
 @njit(nogil=True, cache=True)
-def leaf_product(queries, stored, n_leaves, values, out):
-    n_trees = stored.shape[1]
-    sums = np.empty((n_leaves.max(), values.shape[1]))
-    for t in range(n_trees):
-        sums[: n_leaves[t]] = 0.0
-        for s in range(stored.shape[0]):
-            sums[stored[s, t]] += values[s]
-        for i in range(queries.shape[0]):
+def sum_leaves(stored, values, sums):
+    """Add the values of each stored row to those of its leaf in each tree: sums[tree, leaf]."""
+    n_columns = values.shape[1]
+    for s in range(stored.shape[0]):
+        for t in range(stored.shape[1]):
+            leaf = sums[t, stored[s, t]]
+            for c in range(n_columns):
+                leaf[c] += values[s, c]
+
+
+@njit(nogil=True, cache=True)
+def add_leaf_sums(queries, n_leaves, sums, out):
+    """Add the sums of the leaves of each query."""
+    n_columns = out.shape[1]
+    for i in range(queries.shape[0]):
+        for t in range(queries.shape[1]):
             if queries[i, t] < n_leaves[t]:
-                out[i] += sums[queries[i, t]]
-    out /= n_trees
+                leaf = sums[t, queries[i, t]]
+                for c in range(n_columns):
+                    out[i, c] += leaf[c]

@@ -49,6 +49,8 @@ LARGEST = 1e150
 DRAW_WORK, LOOK_UP_WORK = 30.0, 1400.0
 WORD_WORK, POWER_WORK = 4.0, 170.0
 SIDE_WORD_WORK, SIDE_POWER_WORK = 2.6, 18.0
+# Stored modes that the visits of a query are estimated from, where there are more.
+COUNTED = 10_000
 # The exact search is taken while its work is at most this many times that of the sampled one,
 # because it has no error.
 WORTH_OF_EXACT = 2.0
@@ -81,8 +83,10 @@ def exact_work(modes: ActivationModes, by_sides: bool = False) -> float:
         return float(n_modes * (SIDE_WORD_WORK * n_columns + SIDE_POWER_WORK))
     if modes.packed:
         return float(n_modes * (WORD_WORK * n_columns + POWER_WORK))
-    # Of a query that is drawn like the stored modes.
-    visits = sum(float((np.bincount(column) ** 2.0).sum()) for column in modes.codes.T) / n_modes
+    # Of a query that is drawn like the stored modes; pairs of some modes show how many it meets.
+    some = modes.codes[:: max(1, n_modes // COUNTED)]
+    pairs = sum(float((np.bincount(column) ** 2.0).sum()) for column in some.T) - some.size
+    visits = n_columns + pairs * (n_modes - 1) / max(1, len(some) * (len(some) - 1))
     work: float = min(visits * VISIT_COST, float(modes.codes.size))
     return work
 
@@ -172,7 +176,7 @@ class PathTables:
         label, weight = np.full(len(modes), -1, np.int32), np.zeros(len(modes))
         label[one], weight[one] = y[first[:-1][one]], weights[first[:-1][one]]
         known = (first, y.astype(np.int32), weights, label)
-        labelled = LabelledModes(_hash_of_all(modes), n_candidates, *known)
+        labelled = LabelledModes(_hash_of_all(modes, execution), n_candidates, *known)
 
         def sequences(some: slice) -> list[tuple[Array, ...]]:
             hashes = np.empty((some.stop - some.start, len(self.scales), len(modes)), np.uint64)
@@ -334,10 +338,15 @@ def draw_paths(modes: ActivationModes, n_groups: int, sampling: Sampling) -> Arr
     return flat
 
 
-def _hash_of_all(modes: ActivationModes) -> Array:
+def _hash_of_all(modes: ActivationModes, execution: Execution) -> Array:
     """Hash of all symbols of each mode."""
     columns = np.arange(modes.codes.shape[1], dtype=np.int32)[None]
     out, salt = np.empty((1, 1, len(modes)), np.uint64), np.ones(1, np.uint64)
-    leaf_hashes(modes.codes, columns, salt, np.array([columns.shape[1]]), out)
+    steps = np.array([columns.shape[1]])
+
+    def hash_some(rows: slice) -> None:
+        leaf_hashes(modes.codes[rows], columns, salt, steps, out[:, :, rows])
+
+    map_blocks(hash_some, len(modes), modes.codes.itemsize * steps[0], n_jobs=execution.n_jobs)
     hashes: Array = out[0, 0]
     return hashes

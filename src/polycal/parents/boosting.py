@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +14,15 @@ from sklearn.utils import gen_batches
 from .._utils.arrays import Array
 from .._utils.sklearn_compat import hist_gradient_boosting_leaves, n_rows_of, take_rows
 from ..core.reading import ActivationModes, Reading, leaf_type
-from ..core.table import numbers_of
+from ..core.table import numbers_of, only_numbers
 from .base import Adapter, is_a
+from .boosted_trees import BoostedTrees
 from .forest import check_float32
 
 # Rows whose leaves are asked for together.
 ROWS_AT_ONCE = 100_000
+# Rows on which each call proves leaves and probabilities, which differ by rounding alone.
+N_VERIFIED, PROVEN = 5, 1e-9
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 # Probabilities in float32 sum to 1 within this, whatever the number of classes.
 FLOAT32_SUM_TOLERANCE = 1e-4
@@ -47,8 +51,43 @@ class BoostingAdapter(Adapter):
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         self.check_table(X)
-        modes = ActivationModes.from_leaves(self._all_leaves(X))
-        return Reading(modes, check_proba(self.proba(X), self.family, self.objective), X)
+        found = self._walk(X)
+        leaves, proba = (self._all_leaves(X), self.proba(X)) if found is None else found
+        modes = ActivationModes.from_leaves(leaves)
+        return Reading(modes, check_proba(proba, self.family, self.objective), X)
+
+    @cached_property
+    def _trees(self) -> BoostedTrees | None:
+        """The trees for a walk of our own, where there is one."""
+        return self.walkable_trees()
+
+    def walkable_trees(self) -> BoostedTrees | None:
+        """The fitted trees, unless the library itself must walk down them."""
+        return None
+
+    def _walk(self, X: Any) -> tuple[Array, Array] | None:
+        """Leaves and probabilities by one walk, which a few rows prove to be the library's own.
+
+        None where the library must be asked.
+        """
+        trees = self._trees
+        if trees is None or issparse(X) or not only_numbers(X):
+            return None
+        numbers = numbers_of(X)
+        if numbers.shape[1] != self.known_features or numbers.shape[1] < trees.width:
+            return None  # the library says what is wrong
+        leaves, proba = trees.read(numbers, self._n_jobs)
+        some = np.unique(np.linspace(0, len(numbers) - 1, N_VERIFIED).astype(int))
+        few = take_rows(X, some)
+        known = self.leaves(few).reshape(len(some), -1), self.proba(few)
+        same = np.array_equal(leaves[some], known[0]) and proba.shape[1] == known[1].shape[1]
+        if same and np.allclose(proba[some], known[1], rtol=PROVEN, atol=PROVEN):
+            return leaves, proba
+        return None
+
+    @property
+    def _n_jobs(self) -> int | None:
+        return None
 
     def _all_leaves(self, X: Any) -> Array:
         """Leaf ids, shape (n_samples, n_trees), some rows at a time: libraries take eight bytes."""
@@ -101,6 +140,17 @@ class LightGBMAdapter(BoostingAdapter):
     def leaves(self, X: Any) -> Array:
         leaves: Array = self.estimator.predict(X, pred_leaf=True)
         return leaves
+
+    def walkable_trees(self) -> BoostedTrees | None:
+        # Other ways to predict, such as pred_early_stop, are parameters too.
+        if any(name.startswith("pred") for name in self.estimator.get_params()):
+            return None
+        return BoostedTrees.of_lightgbm(self.estimator.booster_)
+
+    @property
+    def _n_jobs(self) -> int | None:
+        jobs: int | None = self.estimator.n_jobs
+        return -1 if jobs is None else jobs or None
 
 
 class XGBoostAdapter(BoostingAdapter):
@@ -212,6 +262,13 @@ class HistGradientBoostingAdapter(BoostingAdapter):
 
     def leaves(self, X: Any) -> Array:
         return hist_gradient_boosting_leaves(self.estimator, X)
+
+    def walkable_trees(self) -> BoostedTrees | None:
+        return BoostedTrees.of_hist_gradient_boosting(self.estimator)
+
+    @property
+    def _n_jobs(self) -> int | None:
+        return -1  # as its own predictions
 
 
 def check_proba(proba: Any, family: str, objective: str) -> Array:

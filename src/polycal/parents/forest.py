@@ -14,12 +14,17 @@ from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
 from .base import Adapter, out_of_bag_reading
 
-# Unsigned, so that the walk checks no index for being negative.
-NODE = np.dtype(
-    [("threshold", np.float32), ("feature", np.uint32), ("left", np.uint32), ("right", np.uint32)]
-)
 # Rows that go down a tree at the same time, so that their memory accesses overlap.
 ROWS_AT_A_TIME = 16
+
+
+def node_type(number: type) -> np.dtype[Any]:
+    """A packed node; unsigned, so that the walk checks no index for being negative."""
+    index = [(name, np.uint32) for name in ("feature", "left", "right")]
+    return np.dtype([("threshold", number), *index])
+
+
+NODE = node_type(np.float32)  # as scikit-learn's trees compare
 
 
 class PackedTrees(NamedTuple):
@@ -137,6 +142,21 @@ def float32_threshold(threshold: Array) -> Array:
 
 
 @njit(nogil=True, cache=True)
+def descend(rows: Array, tree: Array, at: Array) -> None:
+    """Fill in the leaf of each of at most ROWS_AT_A_TIME rows."""
+    at[:] = 0
+    moving = np.uint32(1)
+    while moving:
+        moving = np.uint32(0)
+        for i in range(len(rows)):
+            node = tree[at[i]]
+            # A choice between two numbers, not a branch that cannot be predicted.
+            step = node.right if rows[i, node.feature] > node.threshold else node.left
+            moving |= step ^ at[i]
+            at[i] = step
+
+
+@njit(nogil=True, cache=True)
 def _walk(
     X: Array,
     start: Array,
@@ -146,22 +166,12 @@ def _walk(
     proba: Array,
 ) -> None:
     """Fill in the leaf of each row in each tree, and the sum of the leaves' probabilities."""
-    at = np.empty(ROWS_AT_A_TIME, np.uint32)  # node of each row
+    at = np.empty(ROWS_AT_A_TIME, np.uint32)
     for t in range(len(start) - 1):
         tree, votes = nodes[start[t] : start[t + 1]], value[start[t] : start[t + 1]]
         for first in range(0, len(X), ROWS_AT_A_TIME):
             n = min(ROWS_AT_A_TIME, len(X) - first)
-            rows = X[first : first + n]
-            at[:] = 0
-            moving = np.uint32(1)
-            while moving:
-                moving = np.uint32(0)
-                for i in range(n):
-                    node = tree[at[i]]
-                    # A choice between two numbers, not a branch that cannot be predicted.
-                    step = node.right if rows[i, node.feature] > node.threshold else node.left
-                    moving |= step ^ at[i]
-                    at[i] = step
+            descend(X[first : first + n], tree, at)
             for i in range(n):
                 leaves[first + i, t] = at[i]
                 for y in range(votes.shape[1]):

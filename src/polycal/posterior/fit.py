@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.optimize import nnls
 from sklearn.utils import gen_batches
+from threadpoolctl import threadpool_limits
 
 from .._utils.arrays import Bools, Floats, Ints
 from .._utils.optional import optional
@@ -291,9 +292,11 @@ def fit_pool(
     if start_from is not None:
         start = np.append(start_from.weights, start_from.offset)
     bounded = np.append(~free, np.zeros(n_classes, dtype=bool))
-    theta, lowest = minimize_convex(loss, start, bounded)
-    inside = ~bounded | (theta > 0)
-    curvature = loss(theta)[2][np.ix_(inside, inside)]
+    # Threads of BLAS wait for each other longer than these small products take.
+    with threadpool_limits(1, "blas"):
+        theta, lowest = minimize_convex(loss, start, bounded)
+        inside = ~bounded | (theta > 0)
+        curvature = loss(theta)[2][np.ix_(inside, inside)]
     volume = np.log(precision[inside]).sum() - np.linalg.slogdet(curvature)[1]
     pool = Pool(theta[first].reshape(n_sources, n_views), theta[last])
     return FittedPool(pool, lowest, float(0.5 * volume - n * lowest))
