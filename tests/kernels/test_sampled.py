@@ -162,11 +162,7 @@ def test_memory_that_holds_hardly_any_row_is_an_error():
         ({"start": lambda t: t.start + 1}, "begin and end elsewhere"),
         ({"content_start": lambda t: t.content_start[::-1].copy()}, "begin and end elsewhere"),
         ({"weight": lambda t: -t.weight}, "a weight that is none"),
-        (
-            {"content": lambda t: np.where(t.content > 0, np.nan, t.content)},
-            "a weight that is none",
-        ),
-        ({"content": lambda t: t.content * 1e200}, "a weight that is none"),
+        ({"weight": lambda t: t.weight * np.nan}, "a weight that is none"),
         ({"left_out_bits": np.full(3, 2**64 - 1, np.uint64)}, "leave out other buckets"),
         ({"left_out_bits": np.array([0, 0, 5], np.uint64)}, "leave out other buckets"),
     ],
@@ -178,6 +174,13 @@ def test_tables_that_contradict_themselves(changes, message):
     assert message in next(iter(replace(tables, **changed).contradictions()))
 
 
+def with_weights(content, weight):
+    """The content with another weight of the first class of the first bucket."""
+    content = content.copy()
+    content[3] = weight
+    return content
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -186,9 +189,13 @@ def test_tables_that_contradict_themselves(changes, message):
         ({"label": lambda t: t.label + 3}, "no class of the model"),
         ({"label": lambda t: t.label[1:]}, "other modes"),
         ({"n_candidates": 97}, "other modes"),
-        ({"value": lambda t: t.value + 10_000}, "no content"),
-        ({"value": lambda t: np.where(t.value < 0, -(2**31), t.value)}, "no content"),
-        ({"content": lambda t: t.content + 1e6}, "no content"),
+        ({"value": lambda t: t.value + 10_000}, "no sound content"),
+        ({"value": lambda t: np.where(t.value < 0, -(2**31), t.value)}, "no sound content"),
+        ({"content": lambda t: t.content + 1e6}, "no sound content"),
+        ({"content": lambda t: np.where(t.content > 2, np.nan, t.content)}, "no sound content"),
+        ({"content": lambda t: with_weights(t.content, -1.0)}, "no sound content"),
+        ({"content": lambda t: with_weights(t.content, np.nan)}, "no sound content"),
+        ({"content": lambda t: with_weights(t.content, 1e200)}, "no sound content"),
     ],
 )
 def test_tables_that_contradict_their_modes(changes, message):

@@ -24,6 +24,7 @@ from ..core.execution import Execution
 from ..core.reading import ActivationModes
 from .forest import VISIT_COST
 from .sampled_loops import (
+    LARGEST_WEIGHT,
     BucketArrays,
     LabelledModes,
     ModeLabels,
@@ -40,8 +41,6 @@ from .sampled_loops import (
 TRIAL_SEQUENCES, MARGIN = 2, 1.1
 # A scale keeps at least 2 to the power of minus this of its buckets.
 MOST_BITS = 6
-# Weights in a file are below this, so that their sums are numbers.
-LARGEST = 1e150
 
 # Work of a query, in comparisons of a leaf id in the exact scan (benchmarks/scale.py --work
 # measures it): one draw of a path, one look-up in a table; one word of 64 bits of a stored mode and
@@ -282,9 +281,9 @@ class PathTables:
                 yield "sampled tables begin and end elsewhere"
         if n_tables == 0 or (np.diff(self.start) < 1).any():
             yield "a sampled table has no slots"
-        for values in (self.weight, self.content):
-            if len(values) and not (values.min() >= 0 and values.max() < LARGEST):
-                yield "a sampled table holds a weight that is none"
+        weight = self.weight
+        if len(weight) and not (weight.min() >= 0 and weight.max() < LARGEST_WEIGHT):
+            yield "a sampled table holds a weight that is none"
         if not np.isin(
             self.left_out_bits, 2 ** np.arange(MOST_BITS + 1, dtype=np.uint64) - 1
         ).all():
@@ -299,8 +298,14 @@ class PathTables:
             yield "a mode of the sampled tables has no class of the model"
         if len(self.label) != len(modes) or not 0 < self.n_candidates <= len(modes):
             yield "sampled tables are of other modes"
-        elif not is_sound(self.arrays, self.label, n_classes):
-            yield "a bucket of a sampled table has no content"
+        elif not self._is_sound(n_classes):
+            yield "a bucket of a sampled table has no sound content"
+
+    def _is_sound(self, n_classes: int) -> bool:
+        def some(tables: slice) -> bool:
+            return bool(is_sound(self.arrays, tables.start, tables.stop, self.label, n_classes))
+
+        return all(map_blocks(some, len(self.start) - 1, 1.0, n_jobs=-1, block_bytes=0))
 
     @property
     def arrays(self) -> BucketArrays:

@@ -20,6 +20,8 @@ WORD_BITS = 64
 EMPTY, NO_BUCKET = np.uint64(0), np.uint16(0)
 # Bits of a path that are numbered one by one; those of a deeper network are hashed.
 MOST_GROUPS = 12
+# Weights in a file are below this, so that their sums are numbers.
+LARGEST_WEIGHT = 1e150
 # Slots of a table for each bucket.
 SLOTS_PER_BUCKET = 2.0
 
@@ -386,9 +388,12 @@ def path_symbols(codes, paths):
 
 
 @njit(nogil=True, cache=True)
-def is_sound(tables, label, n_classes):
-    """Whether every slot leads to a mode with a label, or to content of its table."""
-    for t in range(len(tables.start) - 1):
+def is_sound(tables, first, last, label, n_classes):
+    """Whether every slot of some tables leads to a mode with a label, or to content of its table.
+
+    Weights are checked too: none is negative, or so large that a sum is no number.
+    """
+    for t in range(first, last):
         content = tables.content[tables.content_start[t] : tables.content_start[t + 1]]
         for slot in range(tables.start[t], tables.start[t + 1]):
             if tables.tag[slot] == NO_BUCKET:
@@ -405,6 +410,6 @@ def is_sound(tables, label, n_classes):
             if content[b + 1] < 0 or stop > len(content):
                 return False
             for m in range(b + 2, np.int64(stop), 2):
-                if not 0 <= content[m] < n_classes:
+                if not (0 <= content[m] < n_classes and 0 <= content[m + 1] < LARGEST_WEIGHT):
                     return False
     return True

@@ -6,7 +6,7 @@ It detects damage, not forgery: a forger can change the checksum too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 
@@ -40,10 +40,19 @@ class Checksum:
         """The next piece, as bytes; all but the last have the length PIECE."""
         self._sums.append(self._pool.submit(xxh64, piece))
 
+    def add_after(self, fill: Callable[[], None], piece: Bytes) -> None:
+        """The next piece, which ``fill`` fills first, in the same thread."""
+        self._sums.append(self._pool.submit(_filled_xxh64, fill, piece))
+
     def hex(self, head: bytes) -> str:
         """The checksum of ``head`` and all pieces, as hexadecimal digits."""
         sums = np.array([future.result() for future in self._sums], dtype="<u8")
         return sha256(head + sums.tobytes()).hexdigest()
+
+
+def _filled_xxh64(fill: Callable[[], None], piece: Bytes) -> int:
+    fill()
+    return xxh64(piece)
 
 
 def pieces(buffers: Iterable[Bytes]) -> Iterable[Bytes]:

@@ -12,7 +12,9 @@ import json
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +52,7 @@ MAX_HEADER = 100_000_000  # the limit of the safetensors format
 # Well below the recursion limit, which differs between versions of Python.
 MOST_NESTED = 100
 NO_SUM = "0" * 64
+_ONE_READER = Lock()
 
 
 def write(path: str | os.PathLike[str], manifest: dict[str, Any], arrays: dict[str, Array]) -> None:
@@ -132,9 +135,8 @@ def read(path: str | os.PathLike[str]) -> ModelFile:
         with Checksum() as checksum:
             for start in range(0, len(payload), PIECE):
                 piece = payload[start : start + PIECE]
-                if file.readinto(piece.data) != len(piece):
-                    raise TruncatedFileError(f"{path} became shorter while it was read.")
-                checksum.add(piece)
+                fill = partial(_read_piece, path, file, piece, 8 + length + start)
+                checksum.add_after(fill, piece)
             total = checksum.hex(length.to_bytes(8, "little") + _unsummed(raw))
     if total != metadata["checksum"]:
         raise AlteredFileError(
@@ -146,6 +148,23 @@ def read(path: str | os.PathLike[str]) -> ModelFile:
         for name, (dtype, shape, begin, end) in table.items()
     }
     return ModelFile(int(metadata["format_version"]), parse(metadata["manifest"]), arrays)
+
+
+def _read_piece(path: Path, file: Any, piece: Bytes, offset: int) -> None:
+    """Fill a piece from the file, beside other threads."""
+    if hasattr(os, "preadv"):
+        n_read, view = 0, piece.data
+        while n_read < len(piece):
+            n = os.preadv(file.fileno(), [view[n_read:]], offset + n_read)
+            if n == 0:
+                break
+            n_read += n
+    else:  # Windows has no read at a place
+        with _ONE_READER:
+            file.seek(offset)
+            n_read = file.readinto(piece.data)
+    if n_read != len(piece):
+        raise TruncatedFileError(f"{path} became shorter while it was read.")
 
 
 def _view(content: Bytes, dtype: np.dtype[Any]) -> Array:
