@@ -100,8 +100,8 @@ def load(place: Path, name: str, *keys: str) -> dict[str, NDArray]:
     """Arrays that a training left, as float32."""
     if not (place / name).exists():
         raise FileNotFoundError(
-            f"{place / name} is not there: run its cell of stage train first (delete that cell's "
-            "file if it ran on another machine), or name the right --store"
+            f"{place / name} is not there: run the cell that makes it first (delete that cell's "
+            "file if it ran on another machine), or name the folder that has it"
         )
     with np.load(place / name, allow_pickle=False) as arrays:
         found = {k: arrays[k] for k in keys or arrays.files}

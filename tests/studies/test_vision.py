@@ -165,7 +165,7 @@ def test_scores_run_elsewhere_from_what_a_training_left(finished, tmp_path):
             if "seconds" not in a["metric"]:
                 assert a["value"] == pytest.approx(b["value"], nan_ok=True)
     away = Options(quick=True, extra={"store": tmp_path})
-    with pytest.raises(FileNotFoundError, match="run its cell of stage train first"):
+    with pytest.raises(FileNotFoundError, match="run the cell that makes it first"):
         vision.run(cell, away)
 
 
