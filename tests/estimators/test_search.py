@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPClassifier
 import polycal
 from polycal import PAPER, GeodesicCalibrator
 from polycal.calibration import folds
-from polycal.reporting.findings import model_facts
+from polycal.estimators import model_facts
 
 X, Y = make_classification(2400, 8, n_informative=5, n_classes=3, flip_y=0.1, random_state=0)
 NEW, NEW_Y = X[1600:], Y[1600:]

@@ -38,3 +38,24 @@ def test_a_bar_in_a_name_does_not_end_the_cell():
     head, _, line = found.to_markdown().splitlines()
     assert head == r"| c\|d | error |"
     assert line == r"| a\|b | 0.500 (0.400 to 0.600) |"
+
+
+def test_printed_and_in_a_notebook(found):
+    shown = repr(found)
+    first = shown.split("\n\n")[0].splitlines()
+    assert first[0] == "in distribution"
+    assert first[1].split() == ["forest", "polycal"]
+    error = value(found, "polycal", "in distribution", "error")
+    assert f"{error:.3f} (" in next(line for line in first if line.startswith("error"))
+    assert shown.count("\n\n") == 3  # one table for each set of rows, and what brackets are
+    assert all(len(line) < 100 for line in shown.splitlines())
+    html = found._repr_html_()
+    assert html.count("<table>") == 3
+    assert "none" in html  # the forest has no trust weight
+
+
+def test_names_are_escaped_in_a_notebook():
+    figures = [Figure("<b>", "<i>", "error", 0.5, 0.4, 0.6)]
+    html = Evaluation(figures, 0.95)._repr_html_()
+    assert "<b>" not in html
+    assert "<i>" not in html

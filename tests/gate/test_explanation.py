@@ -225,3 +225,28 @@ def test_bad_input():
         found.top_features(0)
     with pytest.raises(ValueError, match="features"):
         MODELS["forest"].fit(X, y).explain(X[:, :3])
+
+
+def test_printed_and_in_a_notebook():
+    model = KernelDensityForest(30, random_state=0).fit(X[::2], y[::2])
+    rows = pd.DataFrame(X[1::2], columns=[f"<f{j}>" for j in range(X.shape[1])])
+    why = model.explain(rows.to_numpy())
+    head, _, first, *others = repr(why).splitlines()
+    assert head.split() == ["row", "verdict", "trust", "p-value", "most", "surprising", "features"]
+    assert first.startswith("0 ")
+    assert why.verdict[0] in first
+    assert len([line for line in others if line[:1].isdigit()]) == 9
+    assert f"... and {len(rows) - 10} more rows" in repr(why)
+    assert why.guarantee.split()[0] in repr(why)
+    assert why._repr_html_().count("<tr>") == 11
+    assert "more rows" not in repr(model.explain(X[:3]))
+
+
+def test_the_index_of_a_frame_is_kept():
+    table = pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])])
+    table.index = [f"wine {i}" for i in range(len(table))]
+    model = KernelDensityForest(30, random_state=0).fit(table[::2], y[::2])
+    why = model.explain(table[1::2])
+    assert list(why.to_frame().index) == list(table.index[1::2])
+    assert "\nwine 1 " in repr(why)
+    assert list(model.explain_answer(model.answer(table[:2])).to_frame().index) == [0, 1]

@@ -58,7 +58,7 @@ def column(page, place):
 def test_sections_and_names_that_are_markup(visit):
     page = visit()
     assert page.locator("section").evaluate_all("nodes => nodes.map(n => n.id)") == SECTIONS
-    assert page.locator("svg").count() == 3
+    assert page.locator("svg").count() == 7
     assert page.evaluate("window.broken") is None
     assert page.locator("main b, main i:not(.key)").count() == 0
     assert NASTY in page.locator("#features").inner_text()

@@ -5,7 +5,17 @@ from __future__ import annotations
 import json
 import re
 
-SECTIONS = ["verdict", "inside", "distance", "outside", "features", "rows", "model"]
+SECTIONS = [
+    "verdict",
+    "inside",
+    "classes",
+    "answered",
+    "distance",
+    "outside",
+    "features",
+    "rows",
+    "model",
+]
 NASTY = "</script><script>window.broken = 1</script><b>x</b>"
 
 

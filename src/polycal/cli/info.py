@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..reporting.findings import model_facts, parent_name, witness_weights
+from ..estimators import model_facts, parent_name, witness_weights
 
 
 def facts_for_people(model: Any, path: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from .base import PAPER, BaseCalibrator
 from .calibrator import GeodesicCalibrator
+from .facts import model_facts, parent_name, witness_weights
 from .forest import KernelDensityForest
 from .network import KernelDensityNetwork
 
@@ -11,4 +12,7 @@ __all__ = [
     "GeodesicCalibrator",
     "KernelDensityForest",
     "KernelDensityNetwork",
+    "model_facts",
+    "parent_name",
+    "witness_weights",
 ]

@@ -19,12 +19,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import n_rows_of
+from .._utils.tables import facts_table
 from ..calibration.fit import Options, fit_model
 from ..calibration.fitted_model import Answer
 from ..core.execution import Execution
 from ..core.reading import LabelledRows, Reading
 from ..core.table import check_table, find_categories, find_copies
 from ..parents import Adapter
+from .facts import model_facts
 from .inspection import Inspection
 
 # Groups of copies that every class must have.
@@ -93,6 +95,13 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         text: str = super().__repr__(N_CHAR_MAX)
         fitted = vars(self).get("model_")
         return text if fitted is None else f"{text}  # fitted, search: {fitted.reference.search}"
+
+    def __str__(self) -> str:
+        """Parameters, and what there is to know about a fitted model."""
+        text: str = super().__repr__()
+        if "model_" not in vars(self):
+            return text
+        return f"{text}\n\n{facts_table(model_facts(self))}"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -79,7 +80,8 @@ class Inspection(ABC):
             its p-value; the nearest polytope with its similarity, class counts and training rows;
             and how unusual each feature is there.
         """
-        return self.explain_answer(self.answer(X))
+        explanation = self.explain_answer(self.answer(X))
+        return replace(explanation, index=X.index if hasattr(X, "iloc") else None)
 
     def explain_answer(self, answer: Answer) -> Explanation:
         """Explain rows that ``answer`` was called with, without a second pass of the parent.

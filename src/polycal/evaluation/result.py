@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._utils.optional import optional
+from .._utils.tables import html_table, text_table
 
 INSIDE = "in distribution"
 #: Title of each metric in a table, in the order of the columns.
@@ -37,7 +39,7 @@ class Figure(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Result of ``evaluate``: the figures of several models.
 
@@ -51,6 +53,29 @@ class Evaluation:
 
     figures: list[Figure]
     level: float
+
+    def __repr__(self) -> str:
+        """A table for each set of rows: a line for each metric, a column for each model."""
+        tables = [f"{name}\n{text_table(*table)}" for name, table in self._tables().items()]
+        return "\n\n".join([*tables, f"In brackets: {self.level:.0%} intervals."])
+
+    def _repr_html_(self) -> str:
+        tables = self._tables().items()
+        parts = [f"<p>{escape(name)}</p>{html_table(*table)}" for name, table in tables]
+        return "".join([*parts, f"<p>In brackets: {self.level:.0%} intervals.</p>"])
+
+    def _tables(self) -> dict[str, tuple[list[str], list[list[str]]]]:
+        """Heads and lines of the table of each set of rows."""
+        found = {}
+        for rows in dict.fromkeys(f.rows for f in self.figures):
+            here = {(f.model, f.metric): f for f in self.figures if f.rows == rows}
+            models = list(dict.fromkeys(model for model, _ in here))
+            metrics = [m for m in TITLES if any(m == metric for _, metric in here)]
+            lines = [
+                [TITLES[m], *(_cell(here.get((model, m)), 3) for model in models)] for m in metrics
+            ]
+            found[rows] = (["", *models], lines)
+        return found
 
     def to_frame(self) -> Any:
         """Return the figures as a pandas frame.
@@ -81,11 +106,11 @@ class Evaluation:
         for rows in dict.fromkeys(f.rows for f in self.figures):
             here = [f for f in self.figures if f.rows == rows]
             columns = [metric for metric in TITLES if any(f.metric == metric for f in here)]
-            cells = {(f.model, f.metric): _cell(f, digits) for f in here}
+            known = {(f.model, f.metric): f for f in here}
             lines = [f"| {_escaped(rows)} | " + " | ".join(TITLES[c] for c in columns) + " |"]
             lines.append("|---" * (len(columns) + 1) + "|")
             for model in dict.fromkeys(f.model for f in here):
-                line = [cells.get((model, c), "none") for c in columns]
+                line = [_cell(known.get((model, c)), digits) for c in columns]
                 lines.append(f"| {_escaped(model)} | " + " | ".join(line) + " |")
             parts.append("\n".join(lines))
         return "\n\n".join(parts) + "\n"
@@ -138,7 +163,7 @@ def _escaped(name: str) -> str:
     return name.replace("|", "\\|")
 
 
-def _cell(figure: Figure, digits: int) -> str:
-    if np.isnan(figure.value):
+def _cell(figure: Figure | None, digits: int) -> str:
+    if figure is None or np.isnan(figure.value):
         return "none"
     return f"{figure.value:.{digits}f} ({figure.low:.{digits}f} to {figure.high:.{digits}f})"

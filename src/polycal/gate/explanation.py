@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Self
 
 import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.optional import optional
+from .._utils.tables import LINE, html_table, text_table
 from .._utils.validation import count
 from ..core.density import Density
 from ..core.table import Table
@@ -17,9 +20,12 @@ from .floor import CalibrationScores
 INSIDE, EDGE, OUTSIDE = "in distribution", "edge", "out"
 # Level of "edge", as a multiple of the level of "out".
 EDGE_ALARMS = 5
+# The printed table: its rows at most, the features named in a row, and its columns.
+ROWS_SHOWN, TOP_SHOWN = 10, 2
+SHOWN = ("row", "verdict", "trust", "p-value", "most surprising features")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """Result of ``explain``: why each row is, or is not, in distribution.
 
@@ -70,6 +76,8 @@ class Explanation:
         What each witness adds to the log odds of the first of them against the second. A witness
         with a negative number speaks for the second. The offsets of the classes, the confidence
         levels and a change of the prior make up the rest of the log odds.
+    index : sequence or None
+        Labels of the rows, where X was a pandas frame; otherwise None, and rows are numbered.
     """
 
     verdict: Array
@@ -88,6 +96,7 @@ class Explanation:
     witnesses: list[str]
     favoured: Ints
     odds: Floats
+    index: Any = None
 
     @classmethod
     def judge(
@@ -128,6 +137,38 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.verdict)
 
+    def __repr__(self) -> str:
+        """A table of the first rows."""
+        below = "\n".join(textwrap.wrap(self._below(), LINE))
+        return f"{text_table(SHOWN, self._lines())}\n{below}"
+
+    def _repr_html_(self) -> str:
+        return f"{html_table(SHOWN, self._lines())}<p>{escape(self._below())}</p>"
+
+    def _lines(self) -> list[list[str]]:
+        """Cells of the table of the first rows."""
+        names = range(len(self)) if self.index is None else self.index
+        features, surprise = self.top_features(TOP_SHOWN)
+        return [
+            [
+                str(names[i]),
+                str(self.verdict[i]),
+                f"{self.weight[i]:.3f}",
+                f"{self.p_value[i]:.4f}",
+                ", ".join(
+                    f"{name} {value:.3g}"
+                    for name, value in zip(features[i], surprise[i], strict=True)
+                ),
+            ]
+            for i in range(min(len(self), ROWS_SHOWN))
+        ]
+
+    def _below(self) -> str:
+        """What stands below the table: rows that are not shown, and the guarantee."""
+        more = len(self) - ROWS_SHOWN
+        rest = f"... and {more:,} more rows; to_frame() has them all. " if more > 0 else ""
+        return f'{rest}Called "out": {self.guarantee}.'
+
     def top_features(self, k: int = 3) -> tuple[Array, Array]:
         """Find the k most surprising features of each row.
 
@@ -159,7 +200,8 @@ class Explanation:
         Returns
         -------
         pandas.DataFrame
-            One line for each row of the explanation.
+            One line for each row of the explanation; its index is that of X, where X was a pandas
+            frame.
         """
         pandas = optional("pandas", "frame")
         columns: dict[str, Any] = {
@@ -177,7 +219,7 @@ class Explanation:
             columns[f"odds_{witness}"] = odds
         for j in range(names.shape[1]):
             columns |= {f"feature_{j + 1}": names[:, j], f"surprise_{j + 1}": surprise[:, j]}
-        return pandas.DataFrame(columns)
+        return pandas.DataFrame(columns, index=self.index)
 
 
 def surprises(X: Floats, polytope: Ints, density: Density, table: Table) -> Floats:

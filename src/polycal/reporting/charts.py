@@ -88,15 +88,15 @@ def reliability_chart(
     lower: Floats,
     upper: Floats,
     confidence: Floats,
+    of_class: str | None = None,
 ) -> str:
-    """Accuracy bars with intervals against the diagonal."""
-    chart = Chart(
-        "Accuracy against confidence, with a bar for each bin of confidence",
-        (0, 1),
-        (0, 1),
-        "confidence",
-        "share that is right",
-    )
+    """Accuracy bars with intervals against the diagonal, or those of one class."""
+    names = ("confidence", "share that is right")
+    label = "Accuracy against confidence, with a bar for each bin of confidence"
+    if of_class is not None:
+        names = (f"probability of {of_class}", f"share that is {of_class}")
+        label = f"Share of {of_class} against its probability, with a bar for each bin"
+    chart = Chart(label, (0, 1), (0, 1), *names)
     for b in np.flatnonzero(counts > 0):
         chart.bar(edges[b] + 0.006, edges[b + 1] - 0.006, accuracy[b], "bar a faint")
     chart.line([0, 1], [0, 1], "reference")
@@ -105,6 +105,23 @@ def reliability_chart(
         chart.dots([confidence[b]], [accuracy[b]], "dot a")
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
     return chart.svg(ticks, ticks)
+
+
+def answered_chart(shares: Floats, lines: dict[str, Floats]) -> str:
+    """Accuracy of each model against the share of rows that it answers."""
+    lowest = min(float(values.min()) for values in lines.values())
+    low = max(0.0, np.floor(lowest * 10) / 10 - (lowest > 0.9) * 0.1)
+    chart = Chart(
+        "Accuracy of polycal and of the parent among the rows that they are most sure of",
+        (0, 1),
+        (low, 1),
+        "share of the rows that is answered",
+        "share that is right",
+    )
+    for (_, values), style in zip(lines.items(), ("line a", "line b"), strict=True):
+        chart.line(shares, values, style)
+    ticks = [t / 10 for t in range(round(10 * low), 11, 1 if low > 0.4 else 2)]
+    return chart.svg([0, 0.2, 0.4, 0.6, 0.8, 1], ticks)
 
 
 def distance_chart(distance: Floats, lines: dict[str, Floats], prior: float) -> str:

@@ -14,11 +14,12 @@ from .._utils.significance import n_effective
 from ..calibration.fitted_model import Answer
 from ..core.execution import Execution
 from ..core.table import column_values, find_categories, is_missing, number_columns, number_values
-from ..estimators import BaseCalibrator
+from ..estimators import BaseCalibrator, model_facts
 from ..evaluation import INSIDE, Evaluation, ask, compare_with_parent, name_rows
 from ..gate.explanation import Explanation
 from ..plotting import DistanceDisplay, ReliabilityDisplay, TrustDisplay
 from ..simulations import sample_sphere
+from .classes import ClassReport
 
 OOD = "OOD"
 RADII = np.linspace(0, 5, 26)
@@ -62,6 +63,7 @@ class Findings:
     distance: DistanceDisplay | str  # or the reason why there is none
     trust: TrustDisplay | None
     sets: list[RowSet]
+    by_class: ClassReport
 
     @classmethod
     def of(
@@ -96,6 +98,7 @@ class Findings:
             if X_ood is None
             else TrustDisplay.from_predictions(sets[0].why.weight, sets[1].why.weight, n_bins=BINS),
             sets=sets,
+            by_class=ClassReport.of(codes, answer.most_probable, P, sets[0].parent),
         )
 
     def figure(self, model: str, metric: str, rows: str = INSIDE) -> tuple[float, float, float]:
@@ -104,62 +107,6 @@ class Findings:
             if (f.model, f.metric, f.rows) == (model, metric, rows):
                 return f.value, f.low, f.high
         raise KeyError((model, metric, rows))
-
-
-def parent_name(model: BaseCalibrator) -> str:
-    """Name of the parent's class; for a Pipeline, also that of its last step."""
-    parent = model.estimator_
-    name = type(parent).__name__
-    steps = getattr(parent, "steps", None)
-    return f"{name} with {type(steps[-1][1]).__name__}" if steps else name
-
-
-def model_facts(model: BaseCalibrator) -> dict[str, str]:
-    """Facts about the model, as names and values."""
-    parameters = model.get_params(deep=False)
-    return {
-        "model": type(model).__name__,
-        "parent": parent_name(model),
-        "features": str(getattr(model, "n_features_in_", "not a table")),
-        "training rows": f"{len(model.model_.reference.row_id):,}",
-        "polytopes": f"{len(model.polytopes_):,}",
-        "calibration": f"{model.calibration_}, {len(model.model_.scores.log_f):,} rows",
-        "posterior, gate, bandwidth": ", ".join(
-            str(parameters[name]) for name in ("posterior", "gate", "bandwidth")
-        ),
-        "false alarms allowed": f"{model.false_alarm_:.2%}",
-        "guarantee": model.model_.guarantee,
-        "caution": f"{model.caution_:.2%}",
-        "log floor": f"{model.log_floor_:.4g}",
-        "witnesses": ", ".join(
-            f"{name} {weight:.2f}" for name, weight in witness_weights(model).items()
-        ),
-        "search": describe_search(model),
-        "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
-        "class priors": ", ".join(
-            f"{c}: {p:.3g}" for c, p in zip(model.classes_, model.priors_, strict=True)
-        ),
-    }
-
-
-def describe_search(model: BaseCalibrator) -> str:
-    """How rows are compared with the training rows, and what sampled tables take and leave out."""
-    facts = [model.search_]
-    for name, tables in model.model_.reference.sampled.items():
-        kept = tables.share_kept.min()
-        facts.append(
-            f"{name}: {len(tables.draws)} random sequences at scales "
-            f"{', '.join(map(str, tables.scales))}; {tables.nbytes / 2**20:,.0f} MiB, "
-            f"{'all buckets' if kept == 1 else f'at least {kept:.1%} of the buckets'} kept"
-        )
-    return "; ".join(facts)
-
-
-def witness_weights(model: BaseCalibrator) -> dict[str, float]:
-    """Weight of each witness in the pool: the sum of its weights of log p and -log(1 - p)."""
-    weights = model.pool_weights_[:, :2].sum(axis=1)
-    parts = model.model_.witnesses
-    return {name: float(weights[sources].sum()) for name, sources in parts.items()}
 
 
 def _describe_rows(
@@ -235,7 +182,10 @@ class _Shown:
         value = self.columns[j][i]
         if is_missing(value):
             return MISSING
-        return _number(float(value)) if j in self.number else str(value)
+        if j in self.number:
+            return _number(float(value))
+        known = self.table.levels[self.category[j]]
+        return str(value) if value in known else f"never seen: {value!r}"
 
     def center(self, r: int, j: int) -> str:
         """Mean of a number, most usual level of a category."""
@@ -313,7 +263,11 @@ def _moved(X: Any, columns: Ints, points: Floats, picked: Ints) -> Any:
 
 
 def _number(value: float) -> str:
-    return MISSING if np.isnan(value) else f"{value:.4g}"
+    """Four digits, with commas between thousands; very large and small numbers by powers of 10."""
+    if np.isnan(value):
+        return MISSING
+    plain = 1e4 <= abs(value) < 1e12
+    return f"{float(f'{value:.4g}'):,.0f}" if plain else f"{value:.4g}"
 
 
 def _short(value: float) -> float | None:

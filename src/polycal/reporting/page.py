@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import version
@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from .._utils.tables import html_table
 from ..evaluation import INSIDE, TITLES
 from ..plotting import DistanceDisplay
-from .charts import distance_chart, reliability_chart, trust_chart
+from .charts import answered_chart, distance_chart, reliability_chart, trust_chart
+from .classes import SHARES
 from .findings import OOD, Findings, RowSet
 from .words import summary, verdict
 
 SHOWN = 10  # features in the list of the most surprising ones
+CHARTS = 6  # classes with a chart of their own
+MOST_CLASSES = 12  # in a confusion matrix
 
 
 def page(found: Findings, title: str) -> str:
@@ -32,6 +36,8 @@ def page(found: Findings, title: str) -> str:
     sections = [
         _section("verdict", "Verdict", f"<p>{summary(statements)}</p><ul>{findings}</ul>"),
         _section("inside", "Inside the data", _inside(found)),
+        _section("classes", "Class by class", _classes(found)),
+        _section("answered", "Answering fewer rows", _answered(found)),
         _section("distance", "With distance", _distance(found)),
     ]
     if found.trust is not None:
@@ -107,6 +113,79 @@ def _inside(found: Findings) -> str:
             "Numbers of the picture",
             _table(["confidence", "rows", "mean confidence", "share right"], lines),
         )
+    )
+
+
+def _classes(found: Findings) -> str:
+    """Reliability of each class, and which classes are taken for which."""
+    names, known = found.classes, found.by_class.classes
+    lines = [
+        [
+            name,
+            f"{one.n_rows:,}",
+            "none" if np.isnan(one.found) else f"{one.found:.1%}",
+            f"{one.mean:.3f}",
+            f"{one.share:.3f}",
+            f"{one.error:.3f}",
+        ]
+        for name, one in zip(names, known, strict=True)
+    ]
+    heads = ["class", "test rows", "found", "mean probability", "share of the rows", "ECE"]
+    worst = sorted(range(len(known)), key=lambda k: -known[k].error)[:CHARTS]
+    charts = "".join(
+        "<figure>"
+        + reliability_chart(
+            known[k].edges,
+            known[k].counts,
+            known[k].accuracy,
+            known[k].lower,
+            known[k].upper,
+            known[k].confidence,
+            names[k],
+        )
+        + "</figure>"
+        for k in sorted(worst)
+    )
+    shown = "each class" if len(worst) == len(known) else f"the {CHARTS} classes of highest ECE"
+    return (
+        "<p>Found is the share of the rows of a class that is predicted as that class. Where mean "
+        "probability and share of the rows are equal, the class is neither over- nor "
+        f"underestimated on the whole.</p>{_table(heads, lines)}"
+        f"<h3>Which class is taken for which</h3>{_confusion(found)}"
+        + _details(f"Reliability of {shown}", f'<div class="pair">{charts}</div>')
+    )
+
+
+def _confusion(found: Findings) -> str:
+    """The confusion matrix, or the most common mistakes where there are many classes."""
+    names, report = found.classes, found.by_class
+    if len(names) > MOST_CLASSES:
+        common = report.common_mistakes(MOST_CLASSES)
+        lines = [[names[y], names[guess], f"{n:,}"] for y, guess, n in common]
+        if not lines:
+            return "<p>No row is predicted wrong.</p>"
+        return _table(["true class", "predicted as", "rows"], lines)
+    lines = [
+        [f"<strong>{escape(name)}</strong>"]
+        + [f"<strong>{n:,}</strong>" if k == j else f"{n:,}" for j, n in enumerate(row)]
+        for k, (name, row) in enumerate(zip(names, report.confusion.tolist(), strict=True))
+    ]
+    return _table(["true class", *(f"predicted {name}" for name in names)], lines, safe=True)
+
+
+def _answered(found: Findings) -> str:
+    curves = found.by_class.answered
+    chart = answered_chart(SHARES, curves)
+    places = [int(np.argmin(np.abs(SHARES - share))) for share in (1.0, 0.9, 0.8, 0.5, 0.2)]
+    lines = [
+        [f"{SHARES[i]:.0%}", f"{curves['polycal'][i]:.3f}", f"{curves['parent'][i]:.3f}"]
+        for i in places
+    ]
+    return (
+        "<p>If only the rows of highest confidence are answered and the others are left to a "
+        "person, how often is the answer right?</p>"
+        f"<div class=pair><figure>{chart}{_legend('polycal', 'parent')}</figure>"
+        f"{_table(['rows answered', 'polycal', 'parent'], lines)}</div>"
     )
 
 
@@ -248,17 +327,9 @@ def _legend(*names: str) -> str:
     return f'<figcaption class="legend">{items}</figcaption>'
 
 
-def _table(heads: Sequence[str], lines: Iterable[Sequence[str]], safe: bool = False) -> str:
-    """An HTML table; with ``safe`` the cells are HTML already."""
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{c if safe else escape(c)}</td>" for c in line) + "</tr>"
-        for line in lines
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], safe: bool = False) -> str:
+    """An HTML table that scrolls where it is too wide; with ``safe`` the cells are HTML already."""
+    return f'<div class="scroll">{html_table(heads, lines, safe=safe)}</div>'
 
 
 def _details(name: str, text: str) -> str:
