@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Floats, Ints
+from .._utils.compiled import njit
 from .._utils.saved import saved_array, unsaved
 from .reading import ActivationModes
 from .table import all_finite
