@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -62,45 +63,48 @@ def run(installed, mode, **environment):
     """Use the copy in a process of its own; ``mode`` is "writable" or "read-only"."""
     package, model, _ = installed
     command = [sys.executable, "-c", USE, package, model, mode]
-    options = {}
     if mode == "read-only":
-        command, options = confined(command, package)
+        for path in [package, *package.rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        command = confined(command, model.parent / "python")
+    libraries = [package.parent, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    path = os.pathsep.join(map(str, libraries))
     return subprocess.run(
         list(map(str, command)),
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(package.parent), **environment},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": path, **environment},
         cwd="/",
         capture_output=True,
         text=True,
         check=False,
-        **options,
     )
 
 
-def confined(command, package):
-    """The command without a place to write to: as another user, or on a read-only file system.
+def confined(command, python):
+    """The command as another user on a read-only file system, or with one of both.
 
-    Whoever is not root runs it as himself, with his caches out of reach.
+    Another user may not be allowed to enter the folder of Python; then Python is mounted on the
+    folder ``python``. Whoever is not root runs it as himself, with his caches out of reach.
     """
-    for folder in [package, *package.rglob("*")]:
-        folder.chmod(0o555 if folder.is_dir() else 0o444)
     if os.getuid() != 0:
-        return ["env", "XDG_CACHE_HOME=/proc/none", *command], {}
-    locked = ["unshare", "--mount", "sh", "-c", 'mount -o remount,ro,bind / && exec "$@"', "sh"]
-    if not works([*locked, "true"], {}):
-        locked = []
-    other = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-    as_other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    if locked and works([*locked, *as_other, sys.executable, "-c", "import numba"], {}):
-        return [*locked, *as_other, *command], {}
-    if not locked and works([sys.executable, "-c", "import numba"], other):
-        return command, other
-    assert locked, "neither another user nor a read-only file system can be had"
-    return [*locked, *command], {}
+        return ["env", "XDG_CACHE_HOME=/proc/none", *command]
+    python.mkdir(exist_ok=True)
+    mounts = 'mount --bind "$0" "$1" && mount -o remount,ro,bind / && shift && exec "$@"'
+    locked = ["unshare", "--mount", "sh", "-c", mounts, sys.base_prefix, str(python)]
+    other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    mounted = str(python / "bin" / f"python3.{sys.version_info.minor}")
+    for before, interpreter in (
+        ([*locked, *other], mounted),
+        (other, sys.executable),
+        (locked, sys.executable),
+    ):
+        if works([*before, interpreter, "-c", ""]):
+            return [*before, interpreter, *command[1:]]
+    raise AssertionError("neither another user nor a read-only file system can be had")
 
 
-def works(command, options):
+def works(command):
     try:
-        return subprocess.run(command, capture_output=True, check=False, **options).returncode == 0
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except OSError:
         return False
 
@@ -118,7 +122,7 @@ def test_without_a_cache(installed):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="as in a container of Linux")
-def test_with_loops_that_were_compiled_before(installed, tmp_path):
+def test_with_loops_that_were_compiled_before(installed):
     """As docs/recipes.md says: compile where the folder is writable, use where it is not."""
     cache = installed[1].parent / "numba"
     first = run(installed, "writable", NUMBA_CACHE_DIR=str(cache))

@@ -1,4 +1,4 @@
-"""Loops compile where no folder is writable, and say so. tests/test_anywhere.py does it for real."""
+"""Loops compile where no folder is writable, and say so; see also tests/test_anywhere.py."""
 
 from __future__ import annotations
 
