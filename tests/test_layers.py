@@ -42,6 +42,7 @@ UNRELATED = {
 # "*": any name of these files, which are there to know a library's insides.
 PRIVATE = {
     "_utils/sklearn_compat.py": {"*": "scikit-learn's private names, in this file alone"},
+    "_utils/compiled.py": {"*": "Numba's cache, which offers no other way to a read-only folder"},
     "persistence/boosting.py": {"*": "fitted state of XGBoost and LightGBM, which offer no other"},
     "parents/keras.py": {"_nodes_by_depth": "Keras has no public list of a graph's nodes"},
     "parents/torch/inference.py": {"_orig_mod": "the module inside one that torch.compile made"},

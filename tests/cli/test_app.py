@@ -7,7 +7,10 @@ import json
 import pandas as pd
 import pytest
 
+import polycal
 from tests.toys.commands import call
+
+FIT = ["fit", "{f}/test.csv", "--target", "grape", "-o", "{f}/x", "--drop", "id"]
 
 
 def test_evaluate(folder, model):
@@ -37,7 +40,7 @@ def test_help_has_examples():
     [
         (["fit", "none.csv", "--target", "y", "-o", "m.polycal"], "there is no file"),
         (["fit", "{f}/train.csv", "--target", "y", "-o", "{f}/x.polycal"], "'y' is not a column"),
-        (["fit", "{f}/train.txt", "--target", "y", "-o", "{f}/x.polycal"], "must end in .csv"),
+        (["fit", "{f}/train.xlsx", "--target", "y", "-o", "{f}/x.polycal"], "must end in .csv"),
         (
             ["fit", "{f}/train.csv", "--target", "grape", "-o", "{f}/no/x.polycal"],
             "does not exist",
@@ -52,16 +55,33 @@ def test_help_has_examples():
         ),
         (
             ["fit", "{f}/train.csv", "--target", "grape", "-o", "{f}/x", "--weight", "region"],
-            "column 'region' must hold numbers; row 0",
+            "column 'region' must hold numbers; line 2 of",
         ),
         (["fit", "{f}/head.csv", "--target", "grape", "-o", "{f}/x"], "holds no rows"),
         (["evaluate", "{m}", "{f}/head.csv", "--target", "grape"], "holds no rows"),
         (["predict", "{f}/none.polycal", "{f}/test.csv", "-o", "{f}/o.csv"], "none.polycal"),
         (["predict", "{f}/test.csv", "{f}/test.csv", "-o", "{f}/o.csv"], "test.csv"),
         (["predict", "{m}", "{f}/test.csv", "-o", "{f}/o.xlsx"], "must end in .csv"),
+        (["predict", "{m}", "{f}/test.csv", "-o", "{f}/test.csv"], "is also read"),
+        (["predict", "{m}", "{f}/test.csv", "-o", "{m}"], "is also read"),
+        (["fit", "{f}/test.csv", "--target", "grape", "-o", "{f}/test.csv"], "is also read"),
+        (["fit", "{f}/test.csv", "--target", "grape", "-o", "-"], "must name a file"),
+        (["report", "{m}", "{f}/test.csv", "--target", "grape", "-o", "{f}/test.csv"], "also read"),
+        (
+            [*FIT, "--set", "n_estimator=5"],
+            "RandomForestClassifier has no such parameter. Did you mean n_estimators?",
+        ),
+        (
+            [*FIT, "--set", "max_depth"],
+            "--set takes NAME=VALUE",
+        ),
+        (
+            [*FIT, "--calibration-file", "{f}/short.csv"],
+            "short.csv lacks the column(s) ['proline'] of DATA",
+        ),
         (["predict", "{m}", "{f}/test.csv", "-o", "{f}/no/o.csv"], "does not exist"),
         (["predict", "{m}", "{f}/short.csv", "-o", "{f}/o.csv"], "lacks the column"),
-        (["predict", "{m}", "{f}/words.csv", "-o", "{f}/o.csv"], "must hold numbers; row 1"),
+        (["predict", "{m}", "{f}/words.csv", "-o", "{f}/o.csv"], "must hold numbers; line 3 of"),
         (["predict", "{m}", "{f}/empty.csv", "-o", "{f}/o.csv"], "is empty"),
         (["predict", "{m}", "{f}/head.csv", "-o", "{f}/o.csv"], "holds no rows"),
         (["evaluate", "{m}", "{f}/test.csv", "--target", "y"], "'y' is not a column"),
@@ -80,7 +100,7 @@ def test_errors_are_one_line(folder, model, arguments, message):
     )
     table[:0].to_csv(folder / "head.csv", index=False)
     (folder / "empty.csv").write_text("")
-    (folder / "train.txt").write_text("x")
+    (folder / "train.xlsx").write_text("x")
     before = sorted(folder.iterdir())
     result = call(*[a.format(f=folder, m=model) for a in arguments], code=2)
     assert result.stderr.startswith("error: ")
@@ -88,6 +108,10 @@ def test_errors_are_one_line(folder, model, arguments, message):
     assert message in result.stderr
     assert "Traceback" not in result.output
     assert sorted(folder.iterdir()) == before
+
+
+def test_version():
+    assert call("--version").stdout == f"{polycal.__version__}\n"
 
 
 def test_names_in_brackets_are_not_markup(folder, tmp_path):

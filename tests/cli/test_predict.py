@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,10 +13,11 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 import polycal
 from polycal.cli import predict
-from polycal.cli.tables import typed
+from polycal.cli.tables import features_of
 from tests.toys.commands import call
 
 
@@ -28,8 +30,8 @@ def test_predict(folder, model, data, kind):
     found = pd.read_csv(out) if kind == ".csv" else pd.read_parquet(out)
     table = pd.read_csv(folder / "test.csv")
     loaded = polycal.load(model)
-    X = typed(table[["alcohol", "flavanoids", "proline", "region"]], ["region"])
-    np.testing.assert_array_equal(found["id"], table["id"])
+    X = features_of(loaded, table)
+    assert found["id"].astype(str).tolist() == table["id"].astype(str).tolist()
     np.testing.assert_array_equal(found["prediction"], loaded.predict(X))
     np.testing.assert_allclose(
         found[[f"p_{c}" for c in loaded.classes_]], loaded.predict_proba(X), atol=1e-12
@@ -39,6 +41,42 @@ def test_predict(folder, model, data, kind):
     counts = json.loads(said.stdout)
     assert counts["rows"] == len(table)
     assert counts["out"] == (found["verdict"] == "out").sum()
+
+
+def test_stdout_has_the_rows_and_stderr_the_summary(folder, model):
+    said = call("predict", model, folder / "test.csv", "-o", "-", "--keep", "id")
+    found = pd.read_csv(io.StringIO(said.stdout))
+    assert len(found) == 58
+    assert "in distribution" in said.stderr
+    found = call("predict", model, folder / "test.csv", "-o", "-", "--json")
+    assert json.loads(found.stderr)["rows"] == 58
+
+
+def test_kept_columns_are_never_overwritten(folder, model, tmp_path):
+    table = pd.read_csv(folder / "test.csv", dtype=str)
+    table.assign(trust="00000").to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--keep", "trust"]
+    said = call(*arguments, code=2).stderr
+    assert "--keep 'trust' has the name of a column of the answers" in said
+    assert "--prefix polycal_" in said
+    call(*arguments, "--prefix", "polycal_")
+    found = pd.read_csv(tmp_path / "o.csv", dtype=str)
+    assert set(found["trust"]) == {"00000"}
+    assert "polycal_trust" in found
+
+
+def test_labels_of_numbers(folder, tmp_path):
+    """A model of Python with whole numbers as classes takes a file of them."""
+    names = ["alcohol", "flavanoids", "proline"]
+    table = pd.read_csv(folder / "train.csv")[names].fillna(13.0)
+    y = (table["proline"] > 700).astype(int)
+    forest = RandomForestClassifier(20, random_state=0)
+    polycal.GeodesicCalibrator(forest, random_state=0).fit(table, y).save(tmp_path / "m.polycal")
+    table.assign(y=y.astype(float)).to_csv(tmp_path / "t.csv", index=False)
+    call("evaluate", tmp_path / "m.polycal", tmp_path / "t.csv", "--target", "y")
+    table.assign(y="yes").to_csv(tmp_path / "t.csv", index=False)
+    said = call("evaluate", tmp_path / "m.polycal", tmp_path / "t.csv", "--target", "y", code=2)
+    assert "has the label 'yes'; the classes of the model are [0, 1]" in said.stderr
 
 
 def test_far_rows_are_out(folder, model):

@@ -10,25 +10,7 @@ import pytest
 import sklearn.ensemble
 
 import polycal
-from polycal.cli.tables import Writer, typed
 from tests.toys.commands import call
-
-
-def test_pieces_of_other_types_join(tmp_path):
-    """A column that is whole in one piece and not in the next is one column."""
-    writer = Writer(tmp_path / "x.parquet", ".parquet")
-    writer.write(pd.DataFrame({"a": [1.5, 2.0]}))
-    writer.write(pd.DataFrame({"a": [3, 4]}))
-    writer.close()
-    assert pd.read_parquet(tmp_path / "x.parquet")["a"].tolist() == [1.5, 2.0, 3.0, 4.0]
-
-
-def test_text_of_categories():
-    table = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": ["x", None, "y"], "c": [True, False, True]})
-    found = typed(table, ["a", "b", "c"])
-    assert found["a"].tolist() == ["1", None, "3"]
-    assert found["b"].tolist() == ["x", None, "y"]
-    assert found["c"].tolist() == ["True", "False", "True"]
 
 
 def test_types_do_not_depend_on_the_piece(folder, tmp_path):

@@ -246,3 +246,14 @@ def test_a_pipeline_puts_the_density_where_its_last_step_is(blobs):
     by_hand = GeodesicCalibrator(small_forest(), calibration="holdout", random_state=0)
     rows = model.polytopes_.counts.sum()
     assert rows == by_hand.fit(X * 1e3, y).polytopes_.counts.sum()
+
+
+def test_single_rows_of_a_category_of_many_levels_are_as_new_values():
+    """So a column of ids does not make a level for each row."""
+    words = [f"K{i}" for i in range(300)] + ["a", "a", "b", "b", None, None]
+    table, encoded = Table.learn(pd.DataFrame({"key": words}), np.array([0]))
+    assert table.levels[0].tolist() == [None, "a", "b"]
+    assert encoded[:, 0].tolist() == [3.0] * 300 + [1.0, 1.0, 2.0, 2.0, 0.0, 0.0]
+    assert table.encode(pd.DataFrame({"key": ["K7", "new"]})).tolist() == [[3.0], [3.0]]
+    few, _ = Table.learn(pd.DataFrame({"key": words[:255]}), np.array([0]))
+    assert len(few.levels[0]) == 255

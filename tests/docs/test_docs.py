@@ -72,6 +72,7 @@ def tables(tmp_path_factory):
 @pytest.mark.parametrize(
     "page", [page for page in DOCS if any(c.startswith("polycal") for c in commands(page))]
 )
+@pytest.mark.filterwarnings("ignore:left out")  # the column id
 def test_polycal_commands_run(page, tables, monkeypatch):
     """The commands of a page run in order, in one folder."""
     monkeypatch.chdir(tables)

@@ -446,9 +446,46 @@ def test_more_polytopes_than_modes_are_refused():
 def test_shares_of_levels_that_no_column_has_are_refused():
     model = fitted("categories")
     node, arrays = packed(model)
-    for name in ("model.reference.density.log_share", "model.reference.polytopes.levels"):
-        arrays[name] = np.pad(arrays[name], ((0, 0), (0, 1)))
+    name = "model.reference.density.log_share"
+    arrays[name] = np.pad(arrays[name], ((0, 0), (0, 1)))
+    node["reference"]["polytopes"]["levels"]["shape"][1] += 1
     with pytest.raises(AlteredFileError, match="shares for other levels"):
+        unpacked(node, arrays, model)
+
+
+def test_levels_are_stored_sparsely():
+    """And as they are in files that are older."""
+    model = fitted("categories")
+    node, arrays = packed(model)
+    levels = model.reference.polytopes.levels
+    stored = arrays["model.reference.polytopes.levels.values"]
+    assert len(stored) == np.count_nonzero(levels) < levels.size / 2
+    assert_array_equal(unpacked(node, arrays, model).reference.polytopes.levels, levels)
+    node["reference"]["polytopes"]["levels"] = {"array": "levels"}
+    found = unpacked(node, {**arrays, "levels": levels}, model)
+    assert_array_equal(found.reference.polytopes.levels, levels)
+
+
+@pytest.mark.parametrize(
+    ("shape", "place", "message"),
+    [
+        ([10**9, 10**9], 0, "wrong shape"),
+        ([3], 0, "wrong shape"),
+        ([-1, -1], 0, "wrong shape"),
+        ([1, 1], 0, "another shape than others"),
+        (None, -1, "out of order or range"),
+        (None, 10**9, "out of order or range"),
+    ],
+)
+def test_a_damaged_sparse_array_is_refused(shape, place, message):
+    model = fitted("categories")
+    node, arrays = packed(model)
+    if shape is not None:
+        node["reference"]["polytopes"]["levels"]["shape"] = shape
+    else:
+        name = "model.reference.polytopes.levels.places"
+        arrays[name] = np.append(arrays[name][:-1], place)
+    with pytest.raises(AlteredFileError, match=message):
         unpacked(node, arrays, model)
 
 

@@ -22,6 +22,7 @@ class Array(NamedTuple):
     axes: tuple[str, ...]
     nonzero_rows: bool = False  # only rows that are not all zero are stored
     optional: bool = False  # whether it may be None
+    sparse: bool = False  # only values that are not zero are stored
 
 
 class Number(NamedTuple):
@@ -50,13 +51,15 @@ class Unsaved(NamedTuple):
 Spec = Array | Number | Value | Part | Unsaved
 
 
-def saved_array(shape: str, *, nonzero_rows: bool = False, optional: bool = False) -> Any:
+def saved_array(
+    shape: str, *, nonzero_rows: bool = False, optional: bool = False, sparse: bool = False
+) -> Any:
     """A field that is an array, as in ``saved_array("float64 polytopes classes")``.
 
     One that is optional has the default None.
     """
     dtype, *axes = shape.split()
-    spec = Array(dtype, tuple(axes), nonzero_rows, optional)
+    spec = Array(dtype, tuple(axes), nonzero_rows, optional, sparse)
     return _field(spec, None if optional else MISSING)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 import warnings
 from collections.abc import Iterator
@@ -13,26 +11,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from . import show
+
+HELP = (
+    "Probabilities that are calibrated where there was training data, and fall back to the class "
+    "priors where there was none."
+)
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help=(
-        "Probabilities that are calibrated where there was training data, and fall back to the "
-        "class priors where there was none."
-    ),
     epilog=(
         "Start here: polycal fit train.csv --target label -o m.polycal, then polycal predict "
         "m.polycal new.csv -o out.csv"
     ),
 )
-# Messages go to stderr and results to stdout, so that a pipe gets results only.
-say = Console(stderr=True, highlight=False)
-out = Console(highlight=False)
 
 
 class ParentName(StrEnum):
@@ -47,7 +43,12 @@ class ParentName(StrEnum):
 
 
 Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="CSV or Parquet file.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="CSV, TSV or Parquet file, also with .gz; - is stdin.",
+        show_default=False,
+    ),
 ]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.", show_default=False)]
 Target = Annotated[str, typer.Option(help="Column of the labels.", show_default=False)]
@@ -55,6 +56,41 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, f
 Ood = Annotated[
     Path | None, typer.Option(help="File of out-of-distribution rows.", show_default=False)
 ]
+Sep = Annotated[
+    str | None,
+    typer.Option(help='Separator of the cells, or "tab"; found if not named.', show_default=False),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="Encoding of the file; found if not named.", show_default=False),
+]
+Decimal = Annotated[
+    str | None, typer.Option(help='"." or ","; found if not named.', show_default=False)
+]
+Columns = list[str] | None
+
+
+def _columns_option(help: str) -> Any:
+    text = f"{help}; may be given several times."
+    return typer.Option(metavar="NAME", help=text, show_default=False)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(sys.modules["polycal"].__version__)
+        raise typer.Exit
+
+
+@app.callback(help=HELP)
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself."""
 
 
 @app.command(epilog="polycal fit train.csv --target label -o m.polycal --parent hgb")
@@ -65,10 +101,18 @@ def fit(
     parent: Annotated[ParentName, typer.Option(help="Model that is fitted and calibrated.")] = (
         ParentName.forest
     ),
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Column to leave out; may be given several times.")
+    set_: Annotated[
+        Columns, typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the parent.")
     ] = None,
+    drop: Annotated[Columns, _columns_option("Column to leave out")] = None,
+    category: Annotated[Columns, _columns_option("Column to read as a category")] = None,
+    number: Annotated[Columns, _columns_option("Column to read as numbers")] = None,
+    date: Annotated[Columns, _columns_option("Column to read as dates, or NAME=%d-%b-%Y")] = None,
+    text: Annotated[Columns, _columns_option("Column of prose, which is left out")] = None,
     weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None,
+    calibration_file: Annotated[
+        Path | None, typer.Option(help="File of rows to calibrate on, which the fit must not see.")
+    ] = None,
     false_alarm: Annotated[
         str,
         typer.Option(
@@ -77,64 +121,110 @@ def fit(
     ] = "0.01",
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     jobs: Annotated[int, typer.Option(help="Threads; -1 for all cores.")] = 1,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     as_json: Json = False,
 ) -> None:
     """Fit a parent on a table, calibrate it, and write a model file."""
-    from .fit import fit_table
+    with _errors(), show.say.status("reading"):
+        from .columns import chosen_roles
+        from .files import STREAM, Source, check_output
+        from .fit import fit_table
 
-    with _errors(), say.status("reading"):
-        from .tables import check_output, read_table
-
-        check_output(output)
-        table = read_table(data)
+        if output == STREAM:
+            raise ValueError("--output must name a file; a model is not written to stdout.")
+        sources = [data] if calibration_file is None else [data, calibration_file]
+        check_output(output, *sources)
+        table, *held = [Source(path, sep, encoding, decimal).read() for path in sources]
+        names = list(table.columns)
+        for option, name in (("--target", target), ("--weight", weight)):
+            if name is not None and name not in names:
+                raise ValueError(f"{option} {name!r} is not a column of DATA: {names[:20]}.")
+        roles = {"drop": drop, "category": category, "number": number, "date": date, "text": text}
+        chosen = chosen_roles([name for name in names if name not in (target, weight)], **roles)
     with _errors():
         level = "auto" if false_alarm == "auto" else _number(false_alarm, "--false-alarm")
-        show = say.is_terminal and not as_json
+        progress = show.say.is_terminal and not as_json
         model, facts = fit_table(
-            table, target, parent.value, drop or [], weight, level, seed, jobs, show
+            table,
+            held[0] if held else None,
+            target,
+            chosen,
+            weight,
+            parent.value,
+            set_ or [],
+            level,
+            seed,
+            jobs,
+            progress,
         )
         model.verbose = 0  # progress bars are for this fit only
         model.save(output)
     facts = {"model": str(output), **facts}
+    assert model.columns_ is not None
     if as_json:
-        return _print_json(facts)
-    _facts(facts)
-    _say(f"Next: polycal predict {output} NEW.csv -o predictions.csv")
+        read_as = {name: role._asdict() for name, role in model.columns_.items()}
+        return show.as_json({**facts, "columns": read_as})
+    show.columns(model.columns_)
+    show.facts(facts)
+    show.line(f"Next: polycal predict {output} NEW.csv -o predictions.csv")
 
 
 @app.command(epilog="polycal predict m.polycal new.csv -o predictions.parquet --keep id")
 def predict(
     model: Model,
     data: Data,
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV or Parquet to write.")],
-    keep: Annotated[
-        list[str] | None, typer.Option(help="Column of DATA to copy; may be given several times.")
-    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="CSV, TSV or Parquet to write; - is stdout.")
+    ],
+    keep: Annotated[Columns, _columns_option("Column of DATA to copy as it is")] = None,
+    prefix: Annotated[
+        str, typer.Option(help="Beginning of the names of the columns of the answers.")
+    ] = "",
     rows_at_a_time: Annotated[int, typer.Option(min=1, help="Rows in memory at once.")] = 20_000,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     as_json: Json = False,
 ) -> None:
     """Predict the label, probabilities, trust weight and verdict of each row, in chunks."""
     from .predict import predict_file
 
     with _errors():
+        from .files import STREAM, Source, check_output
+
+        source = Source(data, sep, encoding, decimal)
+        check_output(output, data, model)
         loaded = _load(model)
-        facts = predict_file(loaded, data, output, keep or [], rows_at_a_time, not as_json)
-    _print_json(facts) if as_json else _facts(facts)
+        facts = predict_file(
+            loaded, source, output, keep or [], prefix, rows_at_a_time, not as_json
+        )
+    console = show.say if output == STREAM else show.out  # stdout has the rows
+    show.as_json(facts, console) if as_json else show.facts(facts, console)
 
 
 @app.command(epilog="polycal evaluate m.polycal test.csv --target label --ood other.csv")
 def evaluate(
-    model: Model, data: Data, target: Target, ood: Ood = None, as_json: Json = False
+    model: Model,
+    data: Data,
+    target: Target,
+    ood: Ood = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    as_json: Json = False,
 ) -> None:
     """Compare error, calibration and out-of-distribution figures with the parent's."""
     with _errors():
-        loaded, X, y, X_ood = _rows(model, data, target, ood)
+        loaded, X, y, X_ood = _rows(model, data, target, ood, (sep, encoding, decimal))
         from ..evaluation import evaluate_with_parent
 
         found = evaluate_with_parent(loaded, X, y, ood=X_ood, random_state=0)
     if as_json:
-        return _print_json({"level": found.level, "figures": [f._asdict() for f in found.figures]})
-    print(found.to_markdown())
+        figures = [figure._asdict() for figure in found.figures]
+        return show.as_json({"level": found.level, "figures": figures})
+    show.evaluation(found)
 
 
 @app.command(epilog="polycal report m.polycal test.csv --target label -o report.html")
@@ -146,18 +236,21 @@ def report(
         "report.html"
     ),
     ood: Ood = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
 ) -> None:
     """Write one HTML page that says in plain words where the model can be believed."""
     with _errors():
-        from .tables import check_output
+        from .files import check_output
 
-        check_output(output)
-        loaded, X, y, X_ood = _rows(model, data, target, ood)
+        check_output(output, data, model, *([] if ood is None else [ood]))
+        loaded, X, y, X_ood = _rows(model, data, target, ood, (sep, encoding, decimal))
         from ..reporting import report as write_report
 
-        with say.status("writing the report"):
+        with show.say.status("writing the report"):
             path = write_report(loaded, X, y, X_ood, output)
-    _say(f"Report: {path}")
+    show.line(f"Report: {path}")
 
 
 @app.command(epilog="polycal explain m.polycal new.csv --rows 3 --rows 17")
@@ -171,19 +264,23 @@ def explain(
         ),
     ] = None,
     features: Annotated[int, typer.Option(min=1, help="Most surprising features to show.")] = 3,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     as_json: Json = False,
 ) -> None:
     """Explain why rows are in or out of distribution; without --rows, the ten least trusted."""
     from .explain import explain_rows
 
     with _errors():
-        from .tables import category_columns, features_of, read_table
+        from .files import Source
+        from .tables import features_of
 
         loaded = _load(model)
-        table = read_table(data, category_columns(loaded))
+        table = Source(data, sep, encoding, decimal).read()
         found = explain_rows(loaded, features_of(loaded, table), rows, features)
     if as_json:
-        return _print_json({"rows": found})
+        return show.as_json({"rows": found})
     for line in found:
         print(line["text"])
 
@@ -196,7 +293,7 @@ def info(model: Model, as_json: Json = False) -> None:
         from .info import facts_for_machines, facts_for_people
 
         facts = (facts_for_machines if as_json else facts_for_people)(loaded, model)
-    _print_json(facts) if as_json else _facts(facts)
+    show.as_json(facts) if as_json else show.facts(facts)
 
 
 @app.command(
@@ -231,13 +328,13 @@ def demo(
     with _errors():
         from .demo import run_demo
 
-        path = run_demo(output, say.is_terminal)
-    _say(f"Report: {path}")
+        path = run_demo(output, show.say.is_terminal)
+    show.line(f"Report: {path}")
 
 
 def run() -> None:
     """Run the application; a warning is printed in one line, like an error."""
-    warnings.showwarning = _say_warning
+    warnings.showwarning = show.warning
     app()
 
 
@@ -250,43 +347,35 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _say("Stopped; no incomplete file was left.")
+        show.line("Stopped; no incomplete file was left.")
         raise typer.Exit(130) from None
     except (OSError, ValueError, TypeError, ImportError, KeyError) as error:
         text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             text = f"{error.filename}: {error.strerror}."
-        _say(f"error: {' '.join(text.split())}", "bold red")
+        show.line(f"error: {' '.join(text.split())}", "bold red")
         raise typer.Exit(2) from None
-
-
-def _say(text: str, style: str | None = None) -> None:
-    """Print one line to stderr, without wrapping and without markup."""
-    say.print(text, style=style, markup=False, soft_wrap=True)
-
-
-def _say_warning(message: Any, *_: Any, **__: Any) -> None:
-    """Print a warning without its file and line."""
-    _say(f"note: {' '.join(str(message).split())}", "yellow")
 
 
 def _load(path: Path) -> Any:
     from ..persistence import load
 
-    with say.status("loading the model"):
+    with show.say.status("loading the model"):
         return load(path)
 
 
-def _rows(model: Path, data: Path, target: str, ood: Path | None) -> tuple[Any, Any, Any, Any]:
+def _rows(
+    model: Path, data: Path, target: str, ood: Path | None, reading: tuple[str | None, ...]
+) -> tuple[Any, Any, Any, Any]:
     """Model, features, labels, and features of the OOD rows if any."""
-    from .tables import category_columns, features_of, labels_of, read_table
+    from .files import Source
+    from .tables import features_of, labels_of
 
     loaded = _load(model)
-    text = category_columns(loaded)
-    with say.status("reading"):
-        table = read_table(data, text)
-        y = labels_of(loaded, table, target)
-        X_ood = None if ood is None else features_of(loaded, read_table(ood, text))
+    with show.say.status("reading"):
+        table = Source(data, *reading).read()
+        y = labels_of(table, target, loaded.classes_)
+        X_ood = None if ood is None else features_of(loaded, Source(ood, *reading).read())
         return loaded, features_of(loaded, table), y, X_ood
 
 
@@ -295,28 +384,3 @@ def _number(text: str, name: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError(f'{name} must be a number or "auto"; got {text!r}.') from None
-
-
-def _facts(facts: dict[str, Any]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{key}: {item:.3g}" for key, item in value.items())
-        table.add_row(Text(name, "dim"), Text(str(value)))
-    out.print(table)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_finite(value), default=str, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    """The value with null for NaN and infinity, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
+from difflib import get_close_matches
 from typing import Any
 
-import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -17,8 +18,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from .._utils.optional import optional
+from ..core.roles import CATEGORY, NUMBER, ColumnRoles, Role
 from ..estimators import GeodesicCalibrator
-from .tables import is_category, same_type, typed
+from .columns import decide, typed
+from .tables import labels_of
 
 N_TREES = 300
 # HistGradientBoosting takes fewer levels than this as categories, and more as ordered codes.
@@ -27,56 +30,60 @@ MOST_LEVELS = 255
 
 def fit_table(
     table: Any,
+    held: Any,
     target: str,
-    parent: str,
-    drop: list[str],
+    chosen: dict[str, Role],
     weight: str | None,
+    parent: str,
+    settings: list[str],
     false_alarm: str | float,
     seed: int,
     jobs: int,
     show: bool,
 ) -> tuple[GeodesicCalibrator, dict[str, Any]]:
-    """Fit a model on a table; returns the model and a summary."""
-    for name, option in [(target, "--target"), *((d, "--drop") for d in drop)]:
-        if name not in table.columns:
-            raise ValueError(
-                f"{option} {name!r} is not a column of DATA: {list(table.columns)[:20]}."
-            )
-    if weight is not None and weight not in table.columns:
+    """Fit a model on a table; returns the model and a summary.
+
+    ``held`` is the table to calibrate on, if there is one, and ``chosen`` has the roles that the
+    user has given to columns.
+    """
+    y = labels_of(table, target)
+    weights = None
+    if weight is not None:
+        weights = typed(table, ColumnRoles.of({weight: Role(NUMBER, "")}))[weight].to_numpy()
+    roles = decide(table, chosen, [target, weight])
+    if not roles.features:
         raise ValueError(
-            f"--weight {weight!r} is not a column of DATA: {list(table.columns)[:20]}."
+            "DATA has no feature columns left. Give a table with more columns, or drop fewer. The "
+            f"columns are: {'; '.join(f'{name}: {role.role}' for name, role in roles.items())}."
         )
-    kept = [c for c in table.columns if c not in {target, weight, *drop}]
-    if not kept:
-        raise ValueError(
-            "DATA has no feature columns left. Give a table with more columns, or drop fewer."
-        )
-    X = table[kept]
-    X.columns = [str(name) for name in kept]
-    categories = [str(name) for name in kept if is_category(table[name])]
-    X = typed(X, categories)
-    y = labels(table[target])
-    weights = None if weight is None else typed(table[[weight]], [])[weight].to_numpy()
+    X, categories = typed(table, roles), roles.with_role(CATEGORY)
     estimator = make_estimator(parent, X, categories, seed, jobs)
+    set_parameters(estimator.steps[-1][1], settings)
     # Trees get codes, which the density treats as categories; a network gets a column per level.
     coded = list(range(len(categories))) if parent != "mlp" else None
+    out_of_bag = parent == "forest" and weight is None and held is None
     model = GeodesicCalibrator(
         estimator,
-        calibration="oob" if parent == "forest" and weight is None else "auto",
+        calibration="oob" if out_of_bag else "auto",
         categorical_features=coded,
         false_alarm=false_alarm,
         n_jobs=jobs,
         random_state=seed,
         verbose=int(show),
     )
-    model.fit(X, y, sample_weight=weights)
+    if held is None:
+        model.fit(X, y, sample_weight=weights)
+    else:
+        X_cal, y_cal = _features(held, roles), labels_of(held, target)
+        model.fit(X, y, sample_weight=weights, X_cal=X_cal, y_cal=y_cal)
+    model.columns_ = roles  # those of the file, before they became numbers and text
     shares = {
         str(c): round(float(p), 4) for c, p in zip(model.classes_, model.priors_, strict=True)
     }
     return model, {
         "parent": parent,
         "rows": len(X),
-        "features": len(kept),
+        "features": len(roles.features),
         "categories": len(categories),
         "classes": shares,
         "polytopes": len(model.polytopes_),
@@ -85,9 +92,30 @@ def fit_table(
     }
 
 
-def labels(column: Any) -> np.ndarray:
-    """Labels: numbers and booleans unchanged, all others as text."""
-    return same_type(column, np.empty(0, dtype=column.dtype if column.dtype.kind in "iub" else "U"))
+def _features(table: Any, roles: ColumnRoles) -> Any:
+    missing = [name for name in roles.features if name not in table.columns]
+    if missing:
+        raise ValueError(f"{table.attrs['file']} lacks the column(s) {missing[:10]} of DATA.")
+    return typed(table, roles)
+
+
+def set_parameters(estimator: Any, settings: list[str]) -> None:
+    """Set parameters of the parent, each given as NAME=VALUE."""
+    known = estimator.get_params(deep=False)
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes NAME=VALUE, as in n_estimators=500; got {setting!r}.")
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            meant = f" Did you mean {near[0]}?" if near else f" It has {', '.join(sorted(known))}."
+            kind = type(estimator).__name__
+            raise ValueError(f"--set {name}: {kind} has no such parameter.{meant}")
+        try:
+            parsed = literal_eval(value)
+        except (ValueError, SyntaxError):
+            parsed = {"true": True, "false": False, "none": None}.get(value.lower(), value)
+        estimator.set_params(**{name: parsed})
 
 
 def make_estimator(parent: str, X: Any, categories: list[str], seed: int, jobs: int) -> Any:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..core.roles import LEFT_OUT, ColumnRoles
 from ..estimators import model_facts, parent_name, witness_weights
 
 
 def facts_for_people(model: Any, path: Path) -> dict[str, str]:
     """Facts about the model as text."""
     facts = {**model_facts(model), "file": f"{path.stat().st_size:,} bytes"}
+    roles = {} if model.columns_ is None else dict(model.columns_.items())
     if columns := _columns(model):
-        facts["columns"] = ", ".join(columns)
+        shown = [f"{name} ({roles[name].role})" if name in roles else name for name in columns]
+        facts["columns"] = ", ".join(shown)
+    unchanged = model.columns_ is None or model.columns_.unchanged
+    if not unchanged and (left_out := model.columns_.with_role(*LEFT_OUT)):
+        facts["left out"] = ", ".join(f"{name} ({roles[name].role})" for name in left_out)
     return facts
 
 
@@ -39,7 +46,13 @@ def facts_for_machines(model: Any, path: Path) -> dict[str, Any]:
         "priors": dict(priors),
         "bytes": path.stat().st_size,
         "columns": _columns(model),
+        "roles": {} if model.columns_ is None else dict(_roles(model.columns_)),
     }
+
+
+def _roles(columns: ColumnRoles) -> Iterator[tuple[str, dict[str, str]]]:
+    for name, role in columns.items():
+        yield name, {"role": role.role, "reason": role.reason}
 
 
 def _columns(model: Any) -> list[str]:

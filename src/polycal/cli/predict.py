@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +12,29 @@ from tqdm import tqdm
 from .._utils.files import atomic_file
 from .._utils.optional import optional
 from ..gate.explanation import EDGE, INSIDE, OUTSIDE
-from .tables import Writer, category_columns, check_output, features_of, kind_of, read_pieces
+from .files import STREAM, Source, Writer, kind_of
+from .tables import features_of
 
 
 def predict_file(
-    model: Any, data: Path, output: Path, keep: list[str], n_rows: int, show: bool
+    model: Any, source: Source, output: Path, keep: list[str], prefix: str, n_rows: int, show: bool
 ) -> dict[str, Any]:
     """Write the predictions; returns a summary."""
-    kind = kind_of(output)
-    check_output(output)
+    kind = ".csv" if output == STREAM else kind_of(output)
     total = 0
     verdicts = dict.fromkeys((INSIDE, EDGE, OUTSIDE), 0)
     with (
-        atomic_file(output) as part,
+        nullcontext(STREAM) if output == STREAM else atomic_file(output) as part,
         tqdm(desc="predict", unit="row", disable=None if show else True, leave=False) as bar,
     ):
         writer = Writer(part, kind)
         try:
-            for table in read_pieces(data, n_rows, category_columns(model)):
+            for table in source.pieces(n_rows):
                 if not len(table):
                     continue
-                frame = predict_table(model, table, keep)
+                frame = predict_table(model, table, keep, prefix)
                 writer.write(frame)
-                words, counts = np.unique(frame["verdict"], return_counts=True)
+                words, counts = np.unique(frame[f"{prefix}verdict"], return_counts=True)
                 for word, n in zip(words, counts, strict=True):
                     verdicts[str(word)] += int(n)
                 total += len(frame)
@@ -41,11 +42,11 @@ def predict_file(
         finally:
             writer.close()
         if not total:
-            raise ValueError(f"{data} holds no rows.")
+            raise ValueError(f"{source.name} holds no rows.")
     return {"output": str(output), "rows": total, **verdicts}
 
 
-def predict_table(model: Any, table: Any, keep: list[str]) -> Any:
+def predict_table(model: Any, table: Any, keep: list[str], prefix: str) -> Any:
     """Kept columns, label, probability of each class, trust weight and verdict."""
     pandas = optional("pandas", "cli")
     absent = [name for name in keep if name not in table.columns]
@@ -54,8 +55,14 @@ def predict_table(model: Any, table: Any, keep: list[str]) -> Any:
     X = features_of(model, table)
     answer = model.answer(X)
     why = model.explain_answer(answer)
-    columns: dict[str, Any] = {name: table[name].to_numpy() for name in keep}
-    columns["prediction"] = model.classes_[answer.most_probable]
+    columns = {"prediction": model.classes_[answer.most_probable]}
     columns |= {f"p_{label}": answer.probabilities[:, k] for k, label in enumerate(model.classes_)}
     columns |= {"trust": why.weight, "verdict": why.verdict.astype(str)}
-    return pandas.DataFrame(columns)
+    columns = {f"{prefix}{name}": values for name, values in columns.items()}
+    twice = [name for name in keep if name in columns]
+    if twice:
+        raise ValueError(
+            f"--keep {twice[0]!r} has the name of a column of the answers. Give those another "
+            "beginning: --prefix polycal_."
+        )
+    return pandas.DataFrame({**{name: table[name].array for name in keep}, **columns})

@@ -1,10 +1,7 @@
-"""Reading and writing of CSV and Parquet files, at once or in chunks."""
+"""Features and labels of a file, as a fitted model takes them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,63 +9,9 @@ from sklearn.compose import ColumnTransformer
 
 from .._utils.arrays import Array
 from .._utils.optional import optional
-
-KINDS = (".csv", ".parquet")
-
-
-def kind_of(path: Path) -> str:
-    """ ".csv" or ".parquet"."""
-    if path.suffix.lower() not in KINDS:
-        raise ValueError(f"{path} must end in .csv or .parquet; it ends in {path.suffix!r}.")
-    return path.suffix.lower()
-
-
-def check_output(path: Path) -> None:
-    """Raise an error before the work if the file cannot be written after it."""
-    if not path.resolve().parent.is_dir():
-        raise ValueError(f"the folder {path.parent} of {path} does not exist. Make it first.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; name a file in it.")
-    if not os.access(path.resolve().parent, os.W_OK):
-        raise ValueError(f"the folder {path.parent} of {path} is not writable. Choose another.")
-
-
-def read_table(path: Path, text: Sequence[str] = ()) -> Any:
-    """The file as a pandas data frame of at least one row."""
-    (table,) = read_pieces(path, None, text)
-    if not len(table):
-        raise ValueError(f"{path} holds no rows.")
-    return table
-
-
-def read_pieces(path: Path, n_rows: int | None, text: Sequence[str] = ()) -> Iterator[Any]:
-    """Frames of at most n_rows rows, in order; all at once without n_rows.
-
-    CSV has no types: columns named in ``text`` are read as text even where all values of a chunk
-    could be numbers, so that a category "007" is not changed in any chunk.
-    """
-    pandas = optional("pandas", "cli")
-    kind = kind_of(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty.")
-    if kind == ".csv":
-        # low_memory would guess types separately for parts of a column.
-        options = {"dtype": dict.fromkeys(text, str), "low_memory": False}
-        if n_rows is None:
-            yield pandas.read_csv(path, **options)
-        else:
-            with pandas.read_csv(path, chunksize=n_rows, **options) as pieces:
-                yield from pieces
-        return
-    parquet = optional("pyarrow.parquet", "cli")
-    if n_rows is None:
-        yield parquet.read_table(path).to_pandas()
-        return
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(n_rows):
-            yield batch.to_pandas()
+from ..core.roles import CATEGORY, DATE, NUMBER, TEXT, ColumnRoles, Role
+from .columns import exact_text, typed
+from .files import place_of
 
 
 def features_of(model: Any, table: Any) -> Any:
@@ -79,59 +22,47 @@ def features_of(model: Any, table: Any) -> Any:
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise ValueError(
-            f"DATA lacks the column(s) {missing[:10]}; the model was fitted on {names[:20]}."
+            f"{table.attrs.get('file', 'DATA')} lacks the column(s) {missing[:10]}; the model was "
+            f"fitted on {names[:20]}. It has {list(table.columns)[:20]}."
         )
-    X = typed(table[names], category_columns(model))
-    for name in _native_categories(model):  # the parent reads the data type
+    roles = roles_of(model, names)
+    X = typed(table, roles)[names]
+    if hasattr(model.estimator_, "steps"):
+        if roles.unchanged:  # a Pipeline of the user's own takes dates as such
+            for name in roles.with_role(DATE):
+                X[name] = optional("pandas", "cli").to_datetime(X[name], unit="D")
+        return X
+    for name in roles.with_role(CATEGORY):  # the parent reads the data type
         X[name] = X[name].astype("category")
     return X
 
 
-def is_category(column: Any) -> bool:
-    """Whether a column holds neither numbers nor booleans; missing values are ignored."""
-    pandas = optional("pandas", "cli")
-    if column.dtype.kind in "fiub":
-        return False
-    return bool(pandas.api.types.infer_dtype(column, skipna=True) != "boolean")
-
-
-def typed(table: Any, categories: list[str]) -> Any:
-    """Categories as text and all others as numbers; an error names a column that is neither."""
-    pandas = optional("pandas", "cli")
-    columns = {}
-    for name in table.columns:
-        column = table[name]
-        if name in categories:
-            columns[name] = _as_text(column)
-            continue
-        numbers = pandas.to_numeric(column, errors="coerce").astype(float)
-        bad = numbers.isna() & column.notna()
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise ValueError(
-                f"column {name!r} must hold numbers; row {row} holds {column.iloc[row]!r}. Correct "
-                "it, or leave the column out of the fit (--drop)."
-            )
-        columns[name] = numbers
-    return pandas.DataFrame(columns, index=table.index)
-
-
-def _as_text(column: Any) -> Any:
-    """Text, with None for missing values; integers without a decimal point."""
-    if column.dtype.kind == "f" and (column.dropna() % 1 == 0).all():
-        column = column.astype("Int64")
-    missing = column.isna().to_numpy()
-    text = np.empty(len(column), dtype=object)
-    text[:] = [None if gone else str(v) for v, gone in zip(column, missing, strict=True)]
-    return type(column)(text, index=column.index, dtype=object)
+def roles_of(model: Any, names: list[str]) -> ColumnRoles:
+    """The roles of the model's features; text that a Pipeline gets is read as a category is."""
+    if model.columns_ is not None:
+        known = dict(model.columns_.items())
+        found = {name: known[name] for name in names}
+        text = {name: Role(CATEGORY, "") for name, role in found.items() if role.role == TEXT}
+        return ColumnRoles.of({**found, **text}, model.columns_.unchanged)
+    categories = category_columns(model)  # of a file that is older than roles
+    return ColumnRoles.of(
+        {name: Role(CATEGORY if name in categories else NUMBER, "") for name in names}
+    )
 
 
 def category_columns(model: Any) -> list[str]:
     """Text columns: those that a model of ``polycal fit`` encodes, or that its parent takes."""
     steps = getattr(model.estimator_, "steps", None)
-    first = steps[0][1] if steps else None
+    if steps is None:
+        table = model.model_.reference.table
+        return [
+            str(model.feature_names_in_[j])
+            for j, known in zip(table.categories, table.levels, strict=True)
+            if all(level is None or isinstance(level, str) for level in known)
+        ]
+    first = steps[0][1]
     if not isinstance(first, ColumnTransformer):
-        return _native_categories(model)
+        return []
     return [
         str(name)
         for step, _, names in first.transformers_
@@ -140,54 +71,30 @@ def category_columns(model: Any) -> list[str]:
     ]
 
 
-def _native_categories(model: Any) -> list[str]:
-    """Columns that the parent takes as text categories, in a model that was fitted in Python."""
-    if hasattr(model.estimator_, "steps"):
-        return []
-    table = model.model_.reference.table
-    return [
-        str(model.feature_names_in_[j])
-        for j, known in zip(table.categories, table.levels, strict=True)
-        if all(level is None or isinstance(level, str) for level in known)
-    ]
-
-
-def labels_of(model: Any, table: Any, target: str) -> Array:
-    """Labels, of the type of the model's classes."""
+def labels_of(table: Any, target: str, classes: Array | None = None) -> Array:
+    """Labels as text, exactly as in the file; those of known classes in their type."""
     if target not in table.columns:
         raise ValueError(
-            f"--target {target!r} is not a column of DATA: {list(table.columns)[:20]}."
+            f"--target {target!r} is not a column of {table.attrs.get('file', 'DATA')}: "
+            f"{list(table.columns)[:20]}."
         )
-    return same_type(table[target], model.classes_)
-
-
-def same_type(column: Any, classes: Array) -> Array:
-    """Labels, as text if the classes are text."""
-    if column.isna().any():
-        raise ValueError(f"the label is missing in {int(column.isna().sum())} row(s). Drop them.")
-    is_text = classes.dtype.kind in "UO"
-    labels: Array = _as_text(column).to_numpy(dtype=str) if is_text else column.to_numpy()
-    return labels
-
-
-class Writer:
-    """Appends data frames to one CSV or Parquet file."""
-
-    def __init__(self, path: Path, kind: str):
-        self.path, self.kind = path, kind
-        self.file: Any = None
-
-    def write(self, frame: Any) -> None:
-        if self.kind == ".csv":
-            first = not self.path.exists()
-            frame.to_csv(self.path, mode="a", header=first, index=False)
-            return
-        arrow, parquet = optional("pyarrow", "cli"), optional("pyarrow.parquet", "cli")
-        rows = arrow.Table.from_pandas(frame, preserve_index=False)
-        if self.file is None:
-            self.file = parquet.ParquetWriter(self.path, rows.schema)
-        self.file.write_table(rows.cast(self.file.schema))
-
-    def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
+    text = exact_text(table[target])
+    empty = np.flatnonzero([word is None or not word.strip() for word in text])
+    if len(empty):
+        raise ValueError(
+            f"the label is missing in {len(empty)} row(s), the first is "
+            f"{place_of(table, int(empty[0]))}. Remove these rows, or write their labels."
+        )
+    if classes is None or classes.dtype.kind in "UO":
+        return text.astype(str)
+    known = {str(label): label for label in classes}
+    for word in set(text) - known.keys():  # "1.0" is 1
+        try:
+            known[word] = next(label for label in classes if label == float(word))
+        except (ValueError, StopIteration):
+            row = int(np.flatnonzero(text == word)[0])
+            raise ValueError(
+                f"{place_of(table, row)} has the label {word!r}; the classes of the model are "
+                f"{classes.tolist()[:20]}. Leave out rows of other classes."
+            ) from None
+    return np.array([known[word] for word in text])

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Floats, Ints
 from .._utils.blocks import map_blocks
+from .._utils.compiled import njit
 from .._utils.saved import saved_array, saved_part
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

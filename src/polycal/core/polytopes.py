@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Floats, Ints
+from .._utils.compiled import njit
 from .._utils.saved import saved_array, unsaved
 from .reading import ActivationModes
 from .table import all_finite
@@ -36,7 +36,8 @@ class Polytopes:
     variance: Floats = saved_array("float64 polytopes numbers", nonzero_rows=True)
     # total weight of the rows in mean and variance; one column where no number is missing
     observed: Floats = saved_array("float64 polytopes observed")
-    levels: Floats = saved_array("float64 polytopes levels")  # weight of each level
+    # weight of each level; most polytopes hold one row, which has one level of each category
+    levels: Floats = saved_array("float64 polytopes levels", sparse=True)
 
     @classmethod
     def from_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,8 @@ CODE_ROWS = 3
 OFTEN = 0.2
 # Equal rows are copies where fewer rows than this would be equal by chance.
 CHANCE = 0.05
+# Beyond this many levels of a category, those of a single row are no levels of their own.
+MANY_LEVELS = 255
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Table:
     An encoded row holds its numbers (NaN where missing) and then its symbols: the number of the
     level of each category, and for each number that was missing in some row of the fit, whether
     it is missing (1) or not (0). The last level of a category is for values that were not in the
-    fit. A missing category is a level of its own.
+    fit, and in a category of many levels also for those of a single row, which is what a new value
+    will be. A missing category is a level of its own.
 
     A code is a far value that several rows share, such as 99999 for "unknown". It is a missing
     number with a level of its own: 2 for the first code of the number, 3 for the next.
@@ -60,7 +64,7 @@ class Table:
         """
         categories = np.asarray(categories, dtype=int)
         numbers = np.setdiff1d(np.arange(n_columns(X)), categories)
-        levels = tuple(_known(column_values(X, j)) for j in categories)
+        levels = tuple(_repeated(column_values(X, j)) for j in categories)
         values, complete = _numbers(X, numbers)
         codes = _find_codes(values, coded) if robust else {}
         some = np.zeros(0, dtype=bool) if complete else np.isnan(values).any(axis=0)
@@ -405,6 +409,15 @@ def _known(column: Array) -> Array:
     known = np.empty(len(distinct), dtype=object)
     known[:] = distinct
     return known
+
+
+def _repeated(column: Array) -> Array:
+    """Distinct values; of very many, those of two or more rows."""
+    known = _known(column)
+    if len(known) <= MANY_LEVELS:
+        return known
+    count = Counter(_keys(column))
+    return known[[count[value] > 1 for value in known]]
 
 
 def _codes(column: Array, known: Array) -> Floats:

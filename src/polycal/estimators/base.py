@@ -24,6 +24,7 @@ from ..calibration.fit import Options, fit_model
 from ..calibration.fitted_model import Answer
 from ..core.execution import Execution
 from ..core.reading import LabelledRows, Reading
+from ..core.roles import ColumnRoles, declared_names, learn_roles, report_roles
 from ..core.table import check_table, find_categories, find_copies
 from ..parents import Adapter
 from .facts import model_facts
@@ -36,6 +37,8 @@ PAPER = {"posterior": "kernel", "gate": "gaussian", "bandwidth": "polytope", "sc
 
 class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """``fit`` and all queries; a subclass makes the parent."""
+
+    columns_: ColumnRoles | None = None  # how the columns of a frame were read
 
     def __init__(
         self,
@@ -383,6 +386,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         framed = hasattr(X, "columns")
         if framed:
             validation.unique_names(X.columns)
+            X = self._by_roles(parent, X, reset)
         is_table = framed or getattr(X, "ndim", 0) == 2
         if parent.raw_input:
             if is_table:
@@ -407,6 +411,15 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 check_table(X, categories, missing, parent.takes_categories)
             raise
         return X if framed else values, y
+
+    def _by_roles(self, parent: Adapter, X: Any, reset: bool) -> Any:
+        """A frame with its columns in their roles, which are learnt (``reset``) or known."""
+        if reset:
+            declared = declared_names(X, self.categorical_features)
+            self.columns_ = learn_roles(X, declared, parent.raw_input or parent.is_fitted)
+            if self.columns_ is not None:
+                report_roles(self.columns_, self.verbose)
+        return X if self.columns_ is None else self.columns_.prepare(X)
 
 
 def _groups_of_copies(X: Any, y: Array) -> Ints | None:

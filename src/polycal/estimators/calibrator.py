@@ -154,6 +154,9 @@ class GeodesicCalibrator(BaseCalibrator):
         hyperplanes are, "exact, hyperplanes sampled".
     n_features_in_ : int
         Number of features, when X is a table.
+    columns_ : ColumnRoles or None
+        How each column of a frame was read (number, category, date, text, id or dropped), and
+        why; ``print(model.columns_)`` shows it. None if X had no named columns.
     feature_names_in_ : ndarray of shape (n_features,)
         Column names, when X has column names that are all strings.
 

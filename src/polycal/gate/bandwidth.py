@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Floats, Ints
+from .._utils.compiled import njit
 from .._utils.significance import WEIGHT_ROUNDING
 from ..core.columns import Columns
 from ..core.density import Density, Ranges

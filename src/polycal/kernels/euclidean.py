@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Floats, Ints
 from .._utils.blocks import map_blocks
+from .._utils.compiled import njit
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import ActivationModes

@@ -6,9 +6,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Array, Bools, Ints
+from .._utils.compiled import njit
 from .select import rank_row
 
 # Four-byte members in a cache line of 64 bytes.

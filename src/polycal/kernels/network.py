@@ -12,11 +12,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from sklearn.utils import gen_batches
 
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.compiled import njit
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
 from ..core.reading import WORD_STEP, ActivationModes

@@ -6,9 +6,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.compiled import njit
 from .network import popcount
 from .select import select_row
 

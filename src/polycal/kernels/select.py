@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .._utils.compiled import njit
 from ..core.density import row_terms
 
 # Eight-byte numbers in a cache line of 64 bytes.

@@ -7,10 +7,10 @@ word; the powers of a tile are squares of squares, so that every step is vectori
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Floats, Ints
 from .._utils.blocks import map_blocks
+from .._utils.compiled import njit
 from ..core.execution import Execution
 from ..core.reading import ActivationModes
 from .network import TILE, count_differing, in_tiles, weighted_sum

@@ -11,10 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Array, Floats
 from .._utils.blocks import map_blocks
+from .._utils.compiled import njit
 from .._utils.optional import optional
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy.special import expit, softmax
 
 from .._utils.arrays import Array, Bools, Floats
 from .._utils.blocks import map_blocks
+from .._utils.compiled import njit
 from .._utils.sklearn_compat import hist_gradient_boosting_nodes
 from .forest import ROWS_AT_A_TIME, descend, node_type
 

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.blocks import map_blocks
+from .._utils.compiled import njit
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
 from .base import Adapter, out_of_bag_reading

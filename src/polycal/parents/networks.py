@@ -6,10 +6,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.special import expit, softmax
 
 from .._utils.arrays import Array
+from .._utils.compiled import njit
 from ..core.reading import ActivationModes, Reading
 
 OUTPUTS = ("logits", "probabilities", "log_probabilities")

@@ -11,9 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 
 import numpy as np
-from numba import njit
 
 from .._utils.arrays import Bytes
+from .._utils.compiled import njit
 
 # The payload is hashed in pieces of this size (a multiple of 32), which threads share.
 PIECE = 1 << 22

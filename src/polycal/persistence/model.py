@@ -13,6 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..calibration.fitted_model import FittedModel
+from ..core.roles import ColumnRoles
 from ..estimators import (
     BaseCalibrator,
     GeodesicCalibrator,
@@ -65,6 +66,7 @@ def save(model: BaseCalibrator, path: str | os.PathLike[str]) -> None:
             "classes": packer.value("classes", model.classes_),
             "features": getattr(model, "n_features_in_", None),
             "names": packer.value("feature_names_in_", names),
+            "columns": model.columns_ and pack_part(packer, model.columns_, "columns"),
             "model": pack_part(packer, model.model_, "model"),
         },
         # How the user gave the parameter ``estimator``: not at all, frozen, or to be fitted.
@@ -105,12 +107,18 @@ def _load(path: str | os.PathLike[str], module: Any, trusted: Sequence[Any]) -> 
         require(value is None or isinstance(value, (int, np.integer)), f"{setting} is not a number")
     if version == 1:
         state = convert_state(state, arrays)
-    classes, features, names, node = expect_keys(state, "classes", "features", "names", "model")
+    state = {"columns": None, **expect_type(dict, state)}  # files that are older have no roles
+    parts = ("classes", "features", "names", "columns", "model")
+    classes, features, names, columns, node = expect_keys(state, *parts)
     reader = PartReader(arrays)
     model.classes_ = expect_type(np.ndarray, reader.value(classes))
     require(model.classes_.ndim == 1 and len(model.classes_) > 1, "there are no classes")
     reader.lengths["classes"] = len(model.classes_)
     _restore_features(model, reader, features, names)
+    if columns is not None:
+        model.columns_ = reader.part(columns, (ColumnRoles,))
+        known = set(getattr(model, "feature_names_in_", ()))
+        require(known <= set(model.columns_.names), "a feature has no role")
     fields = reader.fields(node, FittedModel)
     context = Given(len(model.classes_), given == "frozen", module, trusted)
     adapter, unfitted = unpack_parent(plain, parent, context)

@@ -7,6 +7,7 @@ here that does not fit.
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from dataclasses import is_dataclass
@@ -46,11 +47,25 @@ def _pack_field(packer: Packer, value: Any, spec: Spec, name: str) -> Any:
     assert isinstance(spec, Array)
     if spec.dtype == "codes":
         return packer.array(name, _narrow(value))
+    if spec.sparse:
+        return _pack_sparse(packer, value, name)
     if not spec.nonzero_rows:
         return packer.array(name, value)
     rows = np.flatnonzero(value.any(axis=1))
     values = packer.array(name, value[rows])
     return {"rows": packer.array(f"{name}.rows", rows), "values": values}
+
+
+def _pack_sparse(packer: Packer, value: AnyArray, name: str) -> dict[str, Any]:
+    """The places and values that are not zero; the whole array where that takes less."""
+    places = np.flatnonzero(value)
+    if 2 * len(places) >= value.size:
+        return packer.array(name, value)
+    return {
+        "shape": list(value.shape),
+        "places": packer.array(f"{name}.places", places),
+        "values": packer.array(f"{name}.values", value.ravel()[places]),
+    }
 
 
 def _narrow(codes: AnyArray) -> AnyArray:
@@ -105,6 +120,8 @@ class PartReader(Unpacker):
             return self.value(node)
         if isinstance(spec, Array) and spec.nonzero_rows:
             return self._scattered(node, spec)
+        if isinstance(spec, Array) and spec.sparse and type(node) is dict and "shape" in node:
+            return self._sparse(node, spec)
         if node is None and (getattr(spec, "optional", False) or type(None) in kinds):
             return None
         if isinstance(spec, Part):
@@ -164,6 +181,24 @@ class PartReader(Unpacker):
         ordered = bool((np.diff(index) > 0).all())
         require(ordered and is_within(index, len(full)), "stored rows are out of order or range")
         full[index] = stored
+        return full
+
+    def _sparse(self, node: Any, spec: Array) -> AnyArray:
+        """Zeros, but for the values that are stored with their places."""
+        shape, places, values = expect_keys(node, "shape", "places", "values")
+        lengths = [expect_type(int, length) for length in expect_type(list, shape)]
+        size = sum(array.nbytes for array in self.arrays.values())
+        # Another array of this shape is stored as it is, so a larger one is forged.
+        small = all(n >= 0 for n in lengths) and math.prod(lengths) <= size
+        require(len(lengths) == len(spec.axes) and small, "a sparse array has a wrong shape")
+        known = [self.lengths.setdefault(a, n) for a, n in zip(spec.axes, lengths, strict=True)]
+        require(known == lengths, "a sparse array has another shape than others")
+        index = self.sized(places, Array("int64", (f"places of {spec.axes}",)))
+        stored = self.sized(values, Array(spec.dtype, (f"places of {spec.axes}",)))
+        full = np.zeros(lengths, dtype=spec.dtype)
+        ordered = bool((np.diff(index) > 0).all())
+        require(ordered and is_within(index, full.size), "places are out of order or range")
+        full.ravel()[index] = stored
         return full
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .._utils.compiled import njit
 
 LARGEST = 2.0**32
 

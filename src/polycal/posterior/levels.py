@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from scipy.special import log_softmax
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
 from .._utils.arrays import Floats, Ints
+from .._utils.compiled import njit
 from .._utils.saved import saved_array, saved_number
 from .._utils.significance import above_chance
 

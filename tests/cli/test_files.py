@@ -1,0 +1,177 @@
+"""Files as they are: separators, encodings, decimal marks, zipped files, streams, bad lines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from types import SimpleNamespace
+
+import pandas as pd
+import pyarrow as arrow
+import pyarrow.parquet
+import pytest
+
+from polycal.cli.files import STREAM, Source, Writer, check_output, find_decimal, find_separator
+
+TABLE = "Größe;Note\n1,5;gut\n2,5;na ja\n"
+
+
+def cells(source):
+    table = source.read()
+    return [list(table.columns), *table.astype(str).to_numpy().tolist()]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("ending", ["t.csv", "t.csv.gz", "t.txt"])
+def test_encodings_and_zipped_files(tmp_path, encoding, ending):
+    content = TABLE.encode(encoding)
+    (tmp_path / ending).write_bytes(gzip.compress(content) if "gz" in ending else content)
+    table = Source(tmp_path / ending).read()
+    assert list(table.columns) == ["Größe", "Note"]
+    assert table["Note"].tolist() == ["gut", "na ja"]
+    assert table.attrs["decimal"] == ","
+    assert table.index.tolist() == [2, 3]  # lines of the file
+
+
+def test_windows_files_are_read_with_a_word(tmp_path):
+    (tmp_path / "t.csv").write_bytes(TABLE.encode("cp1252"))
+    with pytest.warns(UserWarning, match=r"t\.csv is not UTF-8, and is read as cp1252.*--encoding"):
+        assert Source(tmp_path / "t.csv").read().columns[0] == "Größe"
+    assert Source(tmp_path / "t.csv", encoding="cp1252").read().columns[0] == "Größe"
+    with pytest.raises(ValueError, match=r"t\.csv is not utf-8 in line 1\. Name its encoding"):
+        Source(tmp_path / "t.csv", encoding="utf-8").read()
+    with pytest.raises(ValueError, match="--encoding 'utf-99' is not known"):
+        Source(tmp_path / "t.csv", encoding="utf-99")
+
+
+def test_a_file_that_is_not_utf8_beyond_the_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr("polycal.cli.files.SAMPLE_BYTES", 16)
+    (tmp_path / "t.csv").write_bytes(b"a,b\n" + b"1,2\n" * 50 + "ü,2\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"is not utf-8 in line 52\. .*--encoding cp1252"):
+        Source(tmp_path / "t.csv").read()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_are_found(tmp_path, separator):
+    lines = [f'a{separator}"b, c; d"', f"1{separator}x", f"2{separator}y z"]
+    assert find_separator([line + "\n" for line in lines]) == separator
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    assert cells(Source(tmp_path / "t.csv")) == [["a", "b, c; d"], ["1", "x"], ["2", "y z"]]
+
+
+def test_separators_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b:c\n1,2:3\n")
+    assert cells(Source(tmp_path / "t.csv", ":")) == [["a,b", "c"], ["1,2", "3"]]
+    (tmp_path / "t.tsv").write_text("a,b\tc\n1,2\t3\n")
+    assert cells(Source(tmp_path / "t.tsv")) == [["a,b", "c"], ["1,2", "3"]]
+    assert cells(Source(tmp_path / "t.tsv", "comma")) == [["a", "b\tc"], ["1", "2\t3"]]
+    (tmp_path / "excel.csv").write_text("sep=;\na;b\n1;2\n3\n")
+    with pytest.raises(ValueError, match=r"excel\.csv, line 4: 1 cell where the header has 2"):
+        Source(tmp_path / "excel.csv").read()
+    with pytest.raises(ValueError, match="--sep must be one character.*got '::'"):
+        Source(tmp_path / "t.csv", "::")
+    with pytest.raises(ValueError, match="--decimal must be"):
+        Source(tmp_path / "t.csv", decimal=";")
+
+
+@pytest.mark.parametrize(
+    ("rows", "separator", "decimal"),
+    [
+        ([["1,5", "x"], ["2,25", "y"]], ";", ","),
+        ([["1.234,5"], ["-7,1"]], ";", ","),
+        ([["1,234"], ["5,678"]], ",", "."),  # quoted thousands
+        ([["1.5", "3,7"], ["2.5", ""]], ",", "."),
+        ([["12.03.2024"]], ";", "."),
+    ],
+)
+def test_decimal_marks(rows, separator, decimal):
+    assert find_decimal(rows, separator) == decimal
+
+
+def test_cells_are_read_exactly(tmp_path):
+    """Zeros in front, words for missing values, blanks, and line ends inside of quotes."""
+    text = 'id,x,note\n00000,None,"two\nlines, one cell"\n\n1e5, NA ,"a ""b"""\n'
+    (tmp_path / "t.csv").write_text(text)
+    table = Source(tmp_path / "t.csv").read()
+    assert table.to_numpy().tolist() == [
+        ["00000", "None", "two\nlines, one cell"],
+        ["1e5", " NA ", 'a "b"'],
+    ]
+    assert table.index.tolist() == [2, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "t.csv is empty"),
+        ("a,b\n", "t.csv holds no rows"),
+        ("a,b\n1,2\n\n1,2,3\n", r"t.csv, line 4: 3 cells where the header has 2 \(separator ','\)"),
+        ('a,b\n1,2\n3,"4\n5,6\n', "t.csv, line 3: a quote is not closed"),
+        ('a,b\n1,2\n3,"4"x\n', "t.csv, line 3: ',' expected after"),
+        ("a,a\n1,2\n", "t.csv has several columns of the name 'a'. Rename"),
+        ("a\0b\n", "holds null bytes"),
+    ],
+)
+def test_errors_name_the_file_and_its_line(tmp_path, text, message):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Source(tmp_path / "t.csv").read()
+
+
+def test_lines_are_those_of_the_file_in_every_piece(tmp_path):
+    rows = [f'{i},"{i}\n"' for i in range(7)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows]))
+    pieces = list(Source(tmp_path / "t.csv").pieces(3))
+    assert [piece.index.tolist() for piece in pieces] == [[2, 4, 6], [8, 10, 12], [14]]
+    pd.DataFrame({"a": range(7)}).to_parquet(tmp_path / "t.parquet")
+    pieces = list(Source(tmp_path / "t.parquet").pieces(3))
+    assert [piece.index.tolist() for piece in pieces] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_whole_numbers_of_parquet_stay_whole(tmp_path):
+    rows = arrow.table({"n": arrow.array([2**60 + 1, None], arrow.int64())})
+    pyarrow.parquet.write_table(rows, tmp_path / "t.pq")
+    assert Source(tmp_path / "t.pq").read()["n"].tolist() == [2**60 + 1, None]
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(ValueError, match="no Parquet file that can be read"):
+        Source(tmp_path / "t.parquet").read()
+
+
+@pytest.mark.parametrize("kind", ["csv", "gz", "parquet"])
+def test_stdin(tmp_path, monkeypatch, kind):
+    content = b"a\tb\n1\t2\n"
+    if kind == "gz":
+        content = gzip.compress(content)
+    if kind == "parquet":
+        pd.DataFrame({"a": [1], "b": [2]}).to_parquet(tmp_path / "t.parquet")
+        content = (tmp_path / "t.parquet").read_bytes()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    assert cells(Source(STREAM)) == [["a", "b"], ["1", "2"]]
+
+
+def test_pieces_of_other_types_join(tmp_path):
+    """A column that is whole in one piece and not in the next is one column."""
+    writer = Writer(tmp_path / "x.parquet", ".parquet")
+    writer.write(pd.DataFrame({"a": [1.5, 2.0]}))
+    writer.write(pd.DataFrame({"a": [3, 4]}))
+    writer.close()
+    assert pd.read_parquet(tmp_path / "x.parquet")["a"].tolist() == [1.5, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".csv.gz"])
+def test_text_files_are_written(tmp_path, kind):
+    path = tmp_path / f"x{kind}"
+    writer = Writer(path, kind)
+    writer.write(pd.DataFrame({"a": ["00", "x,y"]}))
+    writer.write(pd.DataFrame({"a": ["ü"]}))
+    writer.close()
+    assert cells(Source(path)) == [["a"], ["00"], ["x,y"], ["ü"]]
+
+
+def test_the_output_is_never_the_input(tmp_path):
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "t.csv")
+    with pytest.raises(ValueError, match=r"link\.csv is also read, and would be lost"):
+        check_output(tmp_path / "link.csv", tmp_path / "t.csv")
+    check_output(tmp_path / "other.csv", tmp_path / "t.csv")
