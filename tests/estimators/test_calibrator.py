@@ -275,6 +275,7 @@ def test_public_names():
     expected = ["PAPER", "GeodesicCalibrator", "KernelDensityForest", "KernelDensityNetwork"]
     expected += ["TorchParent", "Answer", "Evaluation", "evaluate", "Explanation", "report"]
     expected += ["ModelFileError", "load"]
+    expected += ["DataWarning", "FewRowsWarning", "LeakWarning", "ShiftWarning"]
     assert sorted(polycal.__all__) == sorted([*expected, "metrics", "plotting", "simulations"])
 
 

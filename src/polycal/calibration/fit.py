@@ -28,6 +28,7 @@ from ..parents import Adapter
 from ..posterior.fit import CalibrationLabels, fit_pooled, fit_with_gamma, refit_through_gate
 from ..posterior.posterior import Posterior
 from ..posterior.votes import PolytopeVotes, QueryVotes
+from . import guards
 from .fitted_model import FittedModel
 from .folds import (
     N_PARTS,
@@ -205,6 +206,11 @@ def fit_model(
         level = affordable_level(losses, scores)
     caution, floor = options.caution(losses, scores, level)
     gate = replace(gate, log_floor=floor if options.floor is None else options.floor)
+    if parent.is_fitted:
+        frozen = (parent, rows, held, classes)
+        guards.warn_of_memory(*frozen, reference, folds, votes)
+    if options.floor is None:
+        guards.warn_of_few_rows(scores, level)
     reference = reference.with_tables()
     return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
 
@@ -284,8 +290,8 @@ def choose_plan(
     if parent.is_fitted and plan != "holdout":
         raise ValueError(
             f"calibration={_quoted(calibration)} needs a parent that polycal fits itself; this one "
-            'is fitted already. Give it unfitted, or use calibration="holdout", or X_cal and '
-            "y_cal with rows that are new to it."
+            "is fitted already. Give it unfitted, or give X_cal and y_cal, rows that are new to "
+            'it. (calibration="holdout" is for an X of which it has seen no row.)'
         )
     if plan == "oob" and not bagged:
         raise ValueError(

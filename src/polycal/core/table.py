@@ -19,8 +19,6 @@ CATEGORY_TYPES = ("category", "Categorical", "Enum")
 CODE_ROWS = 3
 # Share of rows with one value that may hide from the quartiles that it is far.
 OFTEN = 0.2
-# Equal rows are copies where fewer rows than this would be equal by chance.
-CHANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -432,46 +430,3 @@ def check_table(X: Any, categories: Ints, allow_missing: bool, allow_words: bool
             "values. Use one that does (HistGradientBoostingClassifier, LightGBM, a forest), or "
             "a Pipeline with an imputer."
         )
-
-
-def find_copies(X: Any) -> Ints | None:
-    """Group of each row, so that the copies of a row have one group; None without copies.
-
-    Rows of discrete data are often equal by chance. Equal rows are copies only where chance would
-    make fewer than ``CHANCE`` other rows equal to them, if the columns were independent.
-    """
-    is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
-    if not is_table or len(X) < 2 or n_columns(X) == 0:
-        return None
-    codes = [_value_codes(column_values(X, j)) for j in range(n_columns(X))]
-    _, owner, size = np.unique(_hash(codes), return_inverse=True, return_counts=True)
-    if size.max() == 1:
-        return None
-    log_expected: Floats = np.full(len(owner), np.log(len(owner)))
-    for column in codes:
-        _, value, count = np.unique(column, return_inverse=True, return_counts=True)
-        log_expected += np.log(count[value] / len(owner))
-    copied = (size[owner] > 1) & (log_expected < np.log(CHANCE))
-    if not copied.any():
-        return None
-    groups: Ints = np.where(copied, owner, len(size) + np.arange(len(owner)))
-    return np.unique(groups, return_inverse=True)[1]
-
-
-def _value_codes(column: Array) -> Array:
-    """A number for each value of a column, equal for equal values."""
-    if column.dtype.kind in "fiub":
-        return (column.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-    known: dict[str, int] = {}
-    names = ("" if is_missing(value) else f"{type(value)} {value}" for value in column.tolist())
-    return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.uint64)
-
-
-def _hash(codes: list[Array]) -> Array:
-    """64 bits for each row; two different rows in 2^64 have the same."""
-    mixed = np.zeros(len(codes[0]), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in codes:
-            mixed = (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15)
-            mixed ^= mixed >> np.uint64(29)
-    return mixed

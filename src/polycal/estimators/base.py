@@ -19,11 +19,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import n_rows_of
+from ..calibration import guards, query_guards
 from ..calibration.fit import Options, fit_model
 from ..calibration.fitted_model import Answer
+from ..core.copies import find_copies
 from ..core.execution import Execution
 from ..core.reading import LabelledRows, Reading
-from ..core.table import check_table, find_categories, find_copies
+from ..core.table import check_table, find_categories
 from ..parents import Adapter
 from .inspection import Inspection
 
@@ -155,6 +157,9 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         held = None
         if X_cal is not None or y_cal is not None:
             held = self._check_calibration_rows(parent, X_cal, y_cal, classes)
+            guards.check_new_rows(X, X_cal)
+        elif parent.is_fitted:
+            guards.say_what_is_assumed(self.calibration)
         unit = validation.mean_weight(sample_weight)
         options = Options.from_parameters(self.get_params(deep=False), len(classes))
         self.model_ = fit_model(parent, rows, held, classes, prior, options, self._execution, unit)
@@ -182,6 +187,13 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         rows = self._check_query(X)
         return self.model_.answer(rows, self._execution)
 
+    def _watched_answer(self, X: Any) -> Answer:
+        """The answer, with a warning where most rows are out of distribution."""
+        answer = self.answer(X)
+        names = getattr(self, "feature_names_in_", None)
+        query_guards.warn_of_shift(self.model_, answer, names, self._execution)
+        return answer
+
     def predict_proba(self, X: Any) -> Floats:
         """Predict the probability of each class: alpha(x) pi(x) + (1 - alpha(x)) prior.
 
@@ -195,7 +207,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         ndarray of shape (n_samples, n_classes)
             Probabilities, with the classes in the order of ``classes_``.
         """
-        return self.answer(X).probabilities
+        return self._watched_answer(X).probabilities
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Predict the logarithm of the probability of each class.
@@ -227,7 +239,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             Labels. With equal priors they are the classes that pi favours, however far a row is
             from the training data.
         """
-        columns = self.answer(X).most_probable
+        columns = self._watched_answer(X).most_probable
         return self.classes_[columns]
 
     def score_samples(self, X: Any) -> Floats:
@@ -350,7 +362,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if y is None and (reading is None or reading.labels is None):
             raise ValueError(together)
         y = _check_labels(y, X, reading, parent.in_order(X))
-        codes = validation.check_calibration_labels(y, classes)
+        codes = validation.check_calibration_labels(y, classes, parent.is_fitted)
         return LabelledRows(X, codes, np.ones(len(y)), np.arange(len(y)), None, reading)
 
     def _check_query(self, X: Any) -> Any:

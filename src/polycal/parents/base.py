@@ -275,6 +275,8 @@ def wrap(estimator: Any, *, is_fitted: bool = False) -> Adapter:
     reason = adapter.problem()
     if reason is None:
         return adapter
+    if "; use " in reason or "Available: " in reason:  # it says what to do
+        raise TypeError(f"estimator={name} is not supported: {reason}.")
     families: dict[type[Adapter], None] = dict.fromkeys([*_ADAPTERS.values(), ClassifierAdapter])
     supported = "; ".join(known.family for known in families)
     raise TypeError(f"estimator={name} is not supported: {reason}. Supported: {supported}.")
