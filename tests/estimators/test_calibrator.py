@@ -113,7 +113,7 @@ def test_the_paper_setting_is_the_papers():
     assert expected == PAPER
     assert KernelDensityForest().n_estimators == 500
     network = KernelDensityNetwork()
-    assert network.hidden_layer_sizes == (1000,) * 4
+    assert network.hidden_layer_sizes == "auto"
     assert network.learning_rate_init == 3e-4
 
 

@@ -6,6 +6,7 @@ import math
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 
 import numpy as np
 from sklearn.utils import check_array, column_or_1d
@@ -86,12 +87,37 @@ def jobs(n_jobs: object) -> None:
 
 
 def unique_names(columns: Iterable[object]) -> None:
-    """No two columns of a frame have the same name."""
+    """No two columns of a frame have the same name, and names are of one type."""
+    kinds = sorted({type(name).__name__ for name in columns})
+    if "str" in kinds and len(kinds) > 1:
+        raise TypeError(
+            "Feature names are only supported if all input features have string names; X has "
+            f"column names of the types {kinds}. Use X.columns = X.columns.astype(str)."
+        )
     names = [str(name) for name in columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(
             f"X has several columns of the name {twice!r}. Give every column a name of its own."
+        )
+
+
+def is_table(X: object) -> None:
+    """X may be a table: neither nothing, nor a text, a number or a dict; with a column at least."""
+    if isinstance(X, (str, bytes, Path)):
+        raise TypeError(
+            f"X must be a table (an array, a list of rows or a frame); got the text {str(X)!r}. If "
+            "that is a file, read it first: pandas.read_csv."
+        )
+    if X is None or isinstance(X, (Mapping, Real)):
+        raise ValueError(
+            "Expected 2D array, a table of rows and columns (an array, a list of rows or a frame); "
+            f"got {type(X).__name__}. Make one of it: pandas.DataFrame."
+        )
+    if len(getattr(X, "columns", "some")) == 0:
+        raise ValueError(
+            "Found array with 0 feature(s) while a minimum of 1 is required. Give a frame with "
+            "columns."
         )
 
 
@@ -184,22 +210,11 @@ def check_labels(y: object, n_rows: int) -> Array:
     """One class label for each row."""
     if y is None:
         raise ValueError(
-            "y is missing: give the labels of the rows as y, such as fit(table.drop(columns="
-            '"label"), table["label"]) (or, for a torch module, a Dataset or DataLoader that '
-            "yields them)."
+            "y is missing: fit requires y to be passed, but the target y is None. Give the labels "
+            'of the rows as y, such as fit(table.drop(columns="label"), table["label"]) '
+            "(or, for a torch module, a Dataset or DataLoader that yields them)."
         )
-    if isinstance(y, (str, bytes)) or np.ndim(_values(y)) == 0:
-        raise ValueError(
-            f"y must hold one label for each row; got {y!r}. If that is the name of a column: "
-            'fit(table.drop(columns="label"), table["label"]).'
-        )
-    values = _values(y)
-    _check_one_kind(values)
-    if values.ndim > 2 or (values.ndim == 2 and values.shape[1] != 1):
-        raise ValueError(
-            f"y should be a 1d array, one label for each row; got an array of shape "
-            f"{values.shape}. Give one column; for rows of several labels, fit one model for each."
-        )
+    check_label_values(y)
     checked = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     labels: Array = column_or_1d(checked, warn=True)
     if type_of_target(labels) == "continuous":
@@ -216,10 +231,28 @@ def check_labels(y: object, n_rows: int) -> Array:
     return labels
 
 
+def check_label_values(y: object) -> None:
+    """Raise for what is no column of labels, before anything else looks at it."""
+    if isinstance(y, (str, bytes)) or np.ndim(_values(y)) == 0:
+        raise ValueError(
+            f"y must hold one label for each row; got {y!r}. If that is the name of a column: "
+            'fit(table.drop(columns="label"), table["label"]).'
+        )
+    values = _values(y)
+    if values.ndim > 2 or (values.ndim == 2 and values.shape[1] != 1):
+        raise ValueError(
+            f"y should be a 1d array, one label for each row; got an array of shape "
+            f"{values.shape}. Give one column; for rows of several labels, fit one model for each."
+        )
+    _check_one_kind(values)
+
+
 def _values(y: object) -> Array:
     """Labels as an array."""
     try:
         return np.asarray(y)
+    except TypeError:  # a tensor on another device: checked where it is read
+        return np.empty(0)
     except ValueError as error:
         raise ValueError(
             "y must hold one label for each row; its rows differ in length. Give one column."

@@ -123,14 +123,16 @@ def fit_model(
     options: Options,
     execution: Execution,
     weight_unit: float | None = None,
+    fit_parameters: dict[str, Any] | None = None,
 ) -> FittedModel:
     """Fit the parent (unless it is fitted), its reference set, the posterior and the gate.
 
     ``held`` are calibration rows that the user gave. Weights in ``rows`` have mean 1;
     ``weight_unit`` is the factor to the user's weights, None where the user gave none.
+    ``fit_parameters`` go to each fit of the parent.
     """
     # The reference set, and the calibration rows with their neighbours in it.
-    found = calibrate(parent, rows, held, classes, options, execution, weight_unit)
+    found = calibrate(parent, rows, held, classes, options, execution, weight_unit, fit_parameters)
     reference, folds = found.reference, found.folds
     execution = replace(execution, device=found.parent.gpu)
     y = concatenated(folds, lambda fold: fold.rows.y)
@@ -234,6 +236,7 @@ def calibrate(
     options: Options,
     execution: Execution,
     weight_unit: float | None,
+    fit_parameters: dict[str, Any] | None = None,
 ) -> Calibration:
     """Fit the parent, build its reference set, and score the calibration rows."""
     plan = "given" if held is not None else choose_plan(parent, options, rows, weight_unit)
@@ -244,7 +247,7 @@ def calibrate(
 
     def fit(some: LabelledRows) -> Adapter:
         weight = None if weight_unit is None else weight_unit * some.weight
-        return parent.fit(some.X, some.y, classes, weight)
+        return parent.fit(some.X, some.y, classes, weight, **(fit_parameters or {}))
 
     fitted = parent if parent.is_fitted else fit(rows)
     execution = replace(execution, device=fitted.gpu)

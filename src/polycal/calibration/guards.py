@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,26 @@ def check_new_rows(X: Any, X_cal: Any) -> None:
         "fitted on; without any, leave X_cal out and give the parent unfitted, and polycal "
         "calibrates it by rows that it holds out."
     )
+
+
+def check_fit_parameters(parent: Adapter, parameters: dict[str, Any]) -> None:
+    """Raise for arguments of ``fit`` that would not reach a fit."""
+    if parameters and parent.is_fitted:
+        raise TypeError(
+            f"fit got {', '.join(parameters)}, which go to the parent's fit, but the parent is "
+            "fitted already. Leave them out, or give the parent unfitted."
+        )
+    if not parameters:
+        return
+    taken = signature(parent.estimator.fit).parameters
+    if any(argument.kind is argument.VAR_KEYWORD for argument in taken.values()):
+        return
+    unknown = [name for name in parameters if name not in taken]
+    if unknown:
+        raise TypeError(
+            f"fit got the unexpected keyword argument {unknown[0]!r}: neither polycal nor "
+            f"{type(parent.estimator).__name__}.fit takes it, which takes {list(taken)}."
+        )
 
 
 def say_what_is_assumed(calibration: Any) -> None:

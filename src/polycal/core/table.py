@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 
 from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.saved import saved_array, saved_part, saved_value
+from .advice import encode, make_category
 from .columns import FAR, Fences, quartiles
 
 # Names of the data types of categories in pandas and polars.
@@ -232,6 +233,34 @@ def _may_be_level(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, np.generic))
 
 
+def check_numbers(X: Any, error: Exception) -> None:
+    """Raise an error that shows the value of a list or an array that is no number."""
+    try:
+        values = np.asarray(X, dtype=object)
+    except ValueError:
+        values = np.empty(0, dtype=object)
+    if values.ndim != 2 or values.dtype.names:
+        rows = [len(row) for row in X if hasattr(row, "__len__")] if hasattr(X, "__iter__") else []
+        if len(set(rows)) > 1:
+            raise ValueError(
+                f"the rows of X differ in length: the first has {rows[0]} values, another one "
+                f"{next(n for n in rows if n != rows[0])}. Give as many values in each row."
+            ) from error
+        if getattr(getattr(X, "dtype", None), "names", None):
+            raise TypeError(
+                "X is a structured array. Give a frame, pandas.DataFrame(X), or plain numbers."
+            ) from error
+        return
+    for (i, j), value in np.ndenumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise type(error)(
+                f"X holds {value!r} in row {i}, column {j}, which is not a number ({error}). "
+                "Leave the column out, or give a pandas frame in which it is a category."
+            ) from error
+
+
 def find_categories(X: Any, categorical_features: Any) -> Ints:
     """Columns that hold categories: by data type, or by names, numbers or a mask."""
     n = n_columns(X)
@@ -309,12 +338,15 @@ def column_values(X: Any, j: int) -> Array:
     return np.asarray(column.astype(object) if hasattr(X, "iloc") else column.to_numpy())
 
 
-def number_values(X: Any, columns: Ints) -> Floats:
-    """Columns as float64 with NaN for missing; an error names a column without numbers."""
-    return _numbers(X, columns)[0]
+def number_values(X: Any, columns: Ints, takes_categories: bool = True) -> Floats:
+    """Columns as float64 with NaN for missing; an error names a column without numbers.
+
+    ``takes_categories`` says what its advice is: whether the parent takes categories.
+    """
+    return _numbers(X, columns, takes_categories)[0]
 
 
-def _numbers(X: Any, columns: Ints) -> tuple[Floats, bool]:
+def _numbers(X: Any, columns: Ints, takes_categories: bool = True) -> tuple[Floats, bool]:
     """Columns as float64, and whether it is certain that no value is missing.
 
     The second value saves the caller another pass over a large array.
@@ -327,7 +359,7 @@ def _numbers(X: Any, columns: Ints) -> tuple[Floats, bool]:
     else:
         values = np.empty((len(X), len(columns)))
         for k, j in enumerate(columns):
-            values[:, k] = _number_column(X, j)
+            values[:, k] = _number_column(X, j, takes_categories)
     complete = all_finite(values)
     if not complete and np.isinf(values).any():
         raise ValueError(
@@ -347,7 +379,7 @@ def all_finite(values: Floats) -> bool:
         return bool(np.isfinite(values.sum()))
 
 
-def _number_column(X: Any, j: int) -> Floats:
+def _number_column(X: Any, j: int, takes_categories: bool = True) -> Floats:
     column = column_values(X, j)
     if column.dtype.kind in "fiub":
         return column.astype(np.float64)
@@ -356,11 +388,10 @@ def _number_column(X: Any, j: int) -> Floats:
         return np.where(missing, np.nan, np.where(missing, 0, column)).astype(np.float64)
     except (TypeError, ValueError) as error:
         name = f"{X.columns[j]!r}" if hasattr(X, "columns") else f"{j}"
-        example = next(value for value in column if not isinstance(value, (int, float)))
+        example = next(v for v in column if not isinstance(v, (int, float)) and not is_missing(v))
+        advice = make_category(X, name) if takes_categories else encode(name)
         raise ValueError(
-            f"column {name} holds {example!r}, which is not a number. Make the column a category "
-            f"(X[{name}].astype('category')), list it in categorical_features, or encode it in a "
-            "Pipeline with the parent."
+            f"column {name} holds {example!r}, which is not a number. {advice}"
         ) from error
 
 
@@ -416,13 +447,12 @@ def check_table(X: Any, categories: Ints, allow_missing: bool, allow_words: bool
             try:
                 _number_column(X, j)
             except ValueError as error:
-                name = X.columns[j] if hasattr(X, "columns") else j
+                name = f"{X.columns[j]!r}" if hasattr(X, "columns") else f"{j}"
                 raise ValueError(
-                    f"column {name!r} is a category, and the parent takes only numbers. Use one "
-                    "that takes categories (HistGradientBoostingClassifier, LightGBM, XGBoost, "
-                    "CatBoost), or a Pipeline with an encoder."
+                    f"column {name} is a category, and the parent takes only numbers. "
+                    f"{encode(name)}"
                 ) from error
-    missing = np.isnan(number_values(X, columns)).any(axis=0)
+    missing = np.isnan(number_values(X, columns, allow_words)).any(axis=0)
     if missing.any() and not allow_missing:
         names = [str(X.columns[j]) if hasattr(X, "columns") else j for j in columns[missing][:5]]
         raise ValueError(
