@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import metrics, plotting, simulations
+    from ._utils.warnings import DataWarning, FewRowsWarning, LeakWarning, ShiftWarning
     from .calibration.fitted_model import Answer
     from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
     from .evaluation import Evaluation, evaluate
@@ -19,9 +20,13 @@ __all__ = [
     "KernelDensityForest",
     "KernelDensityNetwork",
     "Answer",
+    "DataWarning",
     "Evaluation",
     "Explanation",
+    "FewRowsWarning",
+    "LeakWarning",
     "ModelFileError",
+    "ShiftWarning",
     "TorchParent",
     "evaluate",
     "load",
@@ -41,6 +46,10 @@ _HOME = {
     "KernelDensityForest": "estimators",
     "KernelDensityNetwork": "estimators",
     "Answer": "calibration.fitted_model",
+    "DataWarning": "_utils.warnings",
+    "FewRowsWarning": "_utils.warnings",
+    "LeakWarning": "_utils.warnings",
+    "ShiftWarning": "_utils.warnings",
     "Evaluation": "evaluation",
     "Explanation": "gate.explanation",
     "ModelFileError": "persistence",

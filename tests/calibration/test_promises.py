@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from polycal import GeodesicCalibrator
 from polycal.calibration import fit as calibration_fit
-from polycal.core.table import find_copies
+from polycal.core.copies import find_copies
 from polycal.gate.floor import CalibrationScores, conformal_floor, without_excess
 
 NEW, REPETITIONS = 1000, 6

@@ -93,7 +93,7 @@ def test_half_of_the_calibration_rows(blobs):
 def test_unsupported_parents(blobs):
     X, y = blobs
     cases = {
-        LinearRegression(): "LinearRegression has no predict_proba.*Supported: RandomForest",
+        LinearRegression(): "LinearRegression is a regressor.*such as LogisticRegression",
         LinearSVC(): r"LinearSVC has no predict_proba.*CalibratedClassifierCV\(LinearSVC",
         StandardScaler(): "StandardScaler has no predict_proba, so it is no classifier",
     }
@@ -137,7 +137,7 @@ def test_frozen_parent_with_columns_in_another_order(iris):
 
 def test_pipelines_and_classes_get_a_remedy(blobs):
     X, y = blobs
-    with pytest.raises(TypeError, match="its last step.*LinearRegression.*Supported"):
+    with pytest.raises(TypeError, match="its last step.*LinearRegression is a regressor"):
         GeodesicCalibrator(make_pipeline(StandardScaler(), LinearRegression())).fit(X, y)
     with pytest.raises(TypeError, match=r"Use RandomForestClassifier\(\)"):
         GeodesicCalibrator(RandomForestClassifier).fit(X, y)
@@ -193,7 +193,7 @@ def test_weights(change, message, blobs):
         ({"prior": [0.5, 0.6]}, "prior must sum to 1.*Divide"),
         ({"prior": [1.0]}, "prior must hold one probability for each of the 2 classes"),
         ({"prior": [0.0, 1.0]}, "prior must be positive"),
-        ({"prior": {0: 0.5, 1: 0.5}}, "prior must hold one probability for each class"),
+        ({"prior": {0: 0.5, 2: 0.5}}, r"prior must name each of the classes \[0, 1\]"),
     ],
 )
 def test_parameters(parameters, message, blobs):

@@ -113,7 +113,7 @@ def test_the_paper_setting_is_the_papers():
     assert expected == PAPER
     assert KernelDensityForest().n_estimators == 500
     network = KernelDensityNetwork()
-    assert network.hidden_layer_sizes == (1000,) * 4
+    assert network.hidden_layer_sizes == "auto"
     assert network.learning_rate_init == 3e-4
 
 
@@ -275,6 +275,7 @@ def test_public_names():
     expected = ["PAPER", "GeodesicCalibrator", "KernelDensityForest", "KernelDensityNetwork"]
     expected += ["TorchParent", "Answer", "Evaluation", "evaluate", "Explanation", "report"]
     expected += ["ModelFileError", "load"]
+    expected += ["DataWarning", "FewRowsWarning", "LeakWarning", "ShiftWarning"]
     assert sorted(polycal.__all__) == sorted([*expected, "metrics", "plotting", "simulations"])
 
 

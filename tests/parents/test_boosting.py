@@ -163,6 +163,8 @@ def test_polars_categories_that_crash_the_library_are_refused(name):
     with pytest.raises(TypeError, match=r"'colour' is Categorical.*X.to_pandas\(\)"):
         adapter.check_table(table)
     adapter.check_table(table.drop("colour"))
+    if name == "catboost":
+        adapter.estimator.set_params(cat_features=["colour"])
     adapter.check_table(table.to_pandas())
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 
 import numpy as np
 from sklearn.utils import check_array, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from .arrays import Array, Floats, Ints
 
@@ -86,12 +87,37 @@ def jobs(n_jobs: object) -> None:
 
 
 def unique_names(columns: Iterable[object]) -> None:
-    """No two columns of a frame have the same name."""
+    """No two columns of a frame have the same name, and names are of one type."""
+    kinds = sorted({type(name).__name__ for name in columns})
+    if "str" in kinds and len(kinds) > 1:
+        raise TypeError(
+            "Feature names are only supported if all input features have string names; X has "
+            f"column names of the types {kinds}. Use X.columns = X.columns.astype(str)."
+        )
     names = [str(name) for name in columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(
             f"X has several columns of the name {twice!r}. Give every column a name of its own."
+        )
+
+
+def is_table(X: object) -> None:
+    """X may be a table: neither nothing, nor a text, a number or a dict; with a column at least."""
+    if isinstance(X, (str, bytes, Path)):
+        raise TypeError(
+            f"X must be a table (an array, a list of rows or a frame); got the text {str(X)!r}. If "
+            "that is a file, read it first: pandas.read_csv."
+        )
+    if X is None or isinstance(X, (Mapping, Real)):
+        raise ValueError(
+            "Expected 2D array, a table of rows and columns (an array, a list of rows or a frame); "
+            f"got {type(X).__name__}. Make one of it: pandas.DataFrame."
+        )
+    if len(getattr(X, "columns", "some")) == 0:
+        raise ValueError(
+            "Found array with 0 feature(s) while a minimum of 1 is required. Give a frame with "
+            "columns."
         )
 
 
@@ -184,17 +210,93 @@ def check_labels(y: object, n_rows: int) -> Array:
     """One class label for each row."""
     if y is None:
         raise ValueError(
-            "y is missing: give the labels of the rows as y (or, for a torch module, a Dataset or "
-            "DataLoader that yields them)."
+            "y is missing: fit requires y to be passed, but the target y is None. Give the labels "
+            'of the rows as y, such as fit(table.drop(columns="label"), table["label"]) '
+            "(or, for a torch module, a Dataset or DataLoader that yields them)."
         )
+    check_label_values(y)
     checked = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     labels: Array = column_or_1d(checked, warn=True)
+    if type_of_target(labels) == "continuous":
+        raise ValueError(
+            "Unknown label type: continuous. y holds numbers with fractions, such as "
+            f"{labels[labels != np.round(labels)][0]:g}, and a classifier needs classes. Make "
+            "classes of them (pandas.cut), or whole numbers."
+        )
     check_classification_targets(labels)
     if len(labels) != n_rows:
         raise ValueError(
             f"y must hold one label for each of the {n_rows} rows; it holds {len(labels)}."
         )
     return labels
+
+
+def check_label_values(y: object) -> None:
+    """Raise for what is no column of labels, before anything else looks at it."""
+    if isinstance(y, (str, bytes)) or np.ndim(_values(y)) == 0:
+        raise ValueError(
+            f"y must hold one label for each row; got {y!r}. If that is the name of a column: "
+            'fit(table.drop(columns="label"), table["label"]).'
+        )
+    values = _values(y)
+    if values.ndim > 2 or (values.ndim == 2 and values.shape[1] != 1):
+        raise ValueError(
+            f"y should be a 1d array, one label for each row; got an array of shape "
+            f"{values.shape}. Give one column; for rows of several labels, fit one model for each."
+        )
+    _check_one_kind(values)
+
+
+def _values(y: object) -> Array:
+    """Labels as an array."""
+    try:
+        return np.asarray(y)
+    except TypeError:  # a tensor on another device: checked where it is read
+        return np.empty(0)
+    except ValueError as error:
+        raise ValueError(
+            "y must hold one label for each row; its rows differ in length. Give one column."
+        ) from error
+
+
+def _check_one_kind(values: Array) -> None:
+    """Raise for missing labels, and for labels that cannot be sorted together."""
+    flat = values.ravel()
+    if flat.dtype.kind in "fc":
+        missing = np.isnan(flat)
+    elif flat.dtype.kind == "M":
+        missing = np.isnat(flat)
+    elif flat.dtype.kind == "O":
+        missing = np.array([_is_missing(value) for value in flat], dtype=bool)
+    else:
+        return
+    if missing.any():
+        raise ValueError(
+            f"Input y contains NaN or None in {missing.sum()} of {len(flat)} rows, the first is "
+            f"row {int(np.argmax(missing))}. Leave these rows out (X[y.notna()], y[y.notna()]), or "
+            "give them a label of their own."
+        )
+    if flat.dtype.kind != "O":
+        return
+    kinds = {
+        str if isinstance(v, str) else bytes if isinstance(v, bytes) else float: v for v in flat
+    }
+    if len(kinds) > 1:
+        shown = " and ".join(repr(value) for value in kinds.values())
+        raise ValueError(
+            f"Unknown label type: y holds text and other values, such as {shown}, which have no "
+            "common order. Make them one type: y.astype(str)."
+        )
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a label is None, NaN or the like."""
+    try:
+        return value is None or not bool(value == value)
+    except TypeError:  # pandas.NA has no truth value
+        return True
+    except ValueError:  # a label that is an array
+        return False
 
 
 def check_groups(groups: object, n_rows: int) -> Array | None:
@@ -225,7 +327,15 @@ def mean_weight(sample_weight: object) -> float | None:
 
 
 def check_prior(prior: object, classes: Array) -> Floats:
-    """A positive probability for each class, in the order of ``classes_``."""
+    """A positive probability for each class, in the order of ``classes_``, or by label."""
+    if isinstance(prior, Mapping):
+        labels = classes.tolist()
+        if set(prior) != set(labels):
+            raise ValueError(
+                f"prior must name each of the classes {labels} and no other; it names "
+                f"{list(prior)}."
+            )
+        prior = [prior[label] for label in labels]
     values = as_floats(prior, "prior", "one probability for each class, in order")
     if values.shape != classes.shape:
         raise ValueError(
@@ -242,12 +352,16 @@ def check_prior(prior: object, classes: Array) -> Floats:
     return scaled
 
 
-def check_calibration_labels(y_cal: Array, classes: Array) -> Ints:
-    """Class codes of the calibration rows; each class needs at least one row."""
+def check_calibration_labels(y_cal: Array, classes: Array, fitted: bool = False) -> Ints:
+    """Class codes of the calibration rows; each class needs at least one row.
+
+    ``fitted`` says that the parent has been: to hold out rows of X would then be a leak.
+    """
+    instead = "." if fitted else ", or leave X_cal out so that rows of X are held out."
     if len(y_cal) < 2:
         raise ValueError(
-            f"X_cal has {len(y_cal)} row; at least 2 are needed to calibrate. Give more rows, or "
-            "leave X_cal out so that rows of X are held out."
+            f"X_cal has {len(y_cal)} row; at least 2 are needed to calibrate. Give more rows"
+            f"{instead}"
         )
     unknown = np.setdiff1d(y_cal, classes)
     if len(unknown):
@@ -259,7 +373,7 @@ def check_calibration_labels(y_cal: Array, classes: Array) -> Ints:
     if len(missing):
         raise ValueError(
             f"y_cal has no row of class {missing.tolist()}; each class of y needs at least one. "
-            "Give more calibration rows, or leave X_cal out so that rows of X are held out."
+            f"Give more calibration rows{instead}"
         )
     return np.searchsorted(classes, y_cal)
 

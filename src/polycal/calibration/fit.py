@@ -28,6 +28,7 @@ from ..parents import Adapter
 from ..posterior.fit import CalibrationLabels, fit_pooled, fit_with_gamma, refit_through_gate
 from ..posterior.posterior import Posterior
 from ..posterior.votes import PolytopeVotes, QueryVotes
+from . import guards
 from .fitted_model import FittedModel
 from .folds import (
     N_PARTS,
@@ -122,14 +123,16 @@ def fit_model(
     options: Options,
     execution: Execution,
     weight_unit: float | None = None,
+    fit_parameters: dict[str, Any] | None = None,
 ) -> FittedModel:
     """Fit the parent (unless it is fitted), its reference set, the posterior and the gate.
 
     ``held`` are calibration rows that the user gave. Weights in ``rows`` have mean 1;
     ``weight_unit`` is the factor to the user's weights, None where the user gave none.
+    ``fit_parameters`` go to each fit of the parent.
     """
     # The reference set, and the calibration rows with their neighbours in it.
-    found = calibrate(parent, rows, held, classes, options, execution, weight_unit)
+    found = calibrate(parent, rows, held, classes, options, execution, weight_unit, fit_parameters)
     reference, folds = found.reference, found.folds
     execution = replace(execution, device=found.parent.gpu)
     y = concatenated(folds, lambda fold: fold.rows.y)
@@ -205,6 +208,11 @@ def fit_model(
         level = affordable_level(losses, scores)
     caution, floor = options.caution(losses, scores, level)
     gate = replace(gate, log_floor=floor if options.floor is None else options.floor)
+    if parent.is_fitted:
+        frozen = (parent, rows, held, classes)
+        guards.warn_of_memory(*frozen, reference, folds, votes)
+    if options.floor is None:
+        guards.warn_of_few_rows(scores, level)
     reference = reference.with_tables()
     return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
 
@@ -228,6 +236,7 @@ def calibrate(
     options: Options,
     execution: Execution,
     weight_unit: float | None,
+    fit_parameters: dict[str, Any] | None = None,
 ) -> Calibration:
     """Fit the parent, build its reference set, and score the calibration rows."""
     plan = "given" if held is not None else choose_plan(parent, options, rows, weight_unit)
@@ -238,7 +247,7 @@ def calibrate(
 
     def fit(some: LabelledRows) -> Adapter:
         weight = None if weight_unit is None else weight_unit * some.weight
-        return parent.fit(some.X, some.y, classes, weight)
+        return parent.fit(some.X, some.y, classes, weight, **(fit_parameters or {}))
 
     fitted = parent if parent.is_fitted else fit(rows)
     execution = replace(execution, device=fitted.gpu)
@@ -284,8 +293,8 @@ def choose_plan(
     if parent.is_fitted and plan != "holdout":
         raise ValueError(
             f"calibration={_quoted(calibration)} needs a parent that polycal fits itself; this one "
-            'is fitted already. Give it unfitted, or use calibration="holdout", or X_cal and '
-            "y_cal with rows that are new to it."
+            "is fitted already. Give it unfitted, or give X_cal and y_cal, rows that are new to "
+            'it. (calibration="holdout" is for an X of which it has seen no row.)'
         )
     if plan == "oob" and not bagged:
         raise ValueError(

@@ -33,6 +33,8 @@ OWN_ROWS = 1000
 # Calibration rows that are scored, at most; more hardly change the floor and the pool. The labels
 # of the others still vote.
 MOST_SCORED = 50_000
+# Classes beyond this share of the rows are no classes.
+MOST_CLASSES = 0.5
 # Random orders of the groups that a hold-out tries, to have every class on both sides.
 TRIES = 50
 
@@ -268,6 +270,12 @@ def check_class_sizes(rows: LabelledRows, classes: Array) -> None:
     sizes = np.bincount(rows.y, minlength=len(classes))
     small = int(np.argmin(sizes))
     if sizes[small] < 2:
+        if len(classes) > MOST_CLASSES * len(rows):
+            raise ValueError(
+                f"y holds {len(classes)} classes in {len(rows)} rows, so hardly any label occurs "
+                "twice. If y is a number to be predicted, make classes of it (pandas.cut); if it "
+                "is a name or an id, give the column that holds the classes."
+            )
         raise ValueError(
             f"class {classes[small]} has {sizes[small]} row(s) with positive weight; at least 2 "
             "are needed, one to fit and one to calibrate. Add rows, merge or drop the class, or "

@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 
 from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.saved import saved_array, saved_part, saved_value
+from .advice import encode, make_category
 from .columns import FAR, Fences, quartiles
 
 # Names of the data types of categories in pandas and polars.
@@ -20,8 +21,6 @@ CATEGORY_TYPES = ("category", "Categorical", "Enum")
 CODE_ROWS = 3
 # Share of rows with one value that may hide from the quartiles that it is far.
 OFTEN = 0.2
-# Equal rows are copies where fewer rows than this would be equal by chance.
-CHANCE = 0.05
 # Beyond this many levels of a category, those of a single row are no levels of their own.
 MANY_LEVELS = 255
 
@@ -238,6 +237,34 @@ def _may_be_level(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, np.generic))
 
 
+def check_numbers(X: Any, error: Exception) -> None:
+    """Raise an error that shows the value of a list or an array that is no number."""
+    try:
+        values = np.asarray(X, dtype=object)
+    except ValueError:
+        values = np.empty(0, dtype=object)
+    if values.ndim != 2 or values.dtype.names:
+        rows = [len(row) for row in X if hasattr(row, "__len__")] if hasattr(X, "__iter__") else []
+        if len(set(rows)) > 1:
+            raise ValueError(
+                f"the rows of X differ in length: the first has {rows[0]} values, another one "
+                f"{next(n for n in rows if n != rows[0])}. Give as many values in each row."
+            ) from error
+        if getattr(getattr(X, "dtype", None), "names", None):
+            raise TypeError(
+                "X is a structured array. Give a frame, pandas.DataFrame(X), or plain numbers."
+            ) from error
+        return
+    for (i, j), value in np.ndenumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise type(error)(
+                f"X holds {value!r} in row {i}, column {j}, which is not a number ({error}). "
+                "Leave the column out, or give a pandas frame in which it is a category."
+            ) from error
+
+
 def find_categories(X: Any, categorical_features: Any) -> Ints:
     """Columns that hold categories: by data type, or by names, numbers or a mask."""
     n = n_columns(X)
@@ -320,12 +347,15 @@ def column_values(X: Any, j: int) -> Array:
     return np.asarray(column.astype(object) if hasattr(X, "iloc") else column.to_numpy())
 
 
-def number_values(X: Any, columns: Ints) -> Floats:
-    """Columns as float64 with NaN for missing; an error names a column without numbers."""
-    return _numbers(X, columns)[0]
+def number_values(X: Any, columns: Ints, takes_categories: bool = True) -> Floats:
+    """Columns as float64 with NaN for missing; an error names a column without numbers.
+
+    ``takes_categories`` says what its advice is: whether the parent takes categories.
+    """
+    return _numbers(X, columns, takes_categories)[0]
 
 
-def _numbers(X: Any, columns: Ints) -> tuple[Floats, bool]:
+def _numbers(X: Any, columns: Ints, takes_categories: bool = True) -> tuple[Floats, bool]:
     """Columns as float64, and whether it is certain that no value is missing.
 
     The second value saves the caller another pass over a large array.
@@ -338,7 +368,7 @@ def _numbers(X: Any, columns: Ints) -> tuple[Floats, bool]:
     else:
         values = np.empty((len(X), len(columns)))
         for k, j in enumerate(columns):
-            values[:, k] = _number_column(X, j)
+            values[:, k] = _number_column(X, j, takes_categories)
     complete = all_finite(values)
     if not complete and np.isinf(values).any():
         raise ValueError(
@@ -358,7 +388,7 @@ def all_finite(values: Floats) -> bool:
         return bool(np.isfinite(values.sum()))
 
 
-def _number_column(X: Any, j: int) -> Floats:
+def _number_column(X: Any, j: int, takes_categories: bool = True) -> Floats:
     column = column_values(X, j)
     if column.dtype.kind in "fiub":
         return column.astype(np.float64)
@@ -367,11 +397,10 @@ def _number_column(X: Any, j: int) -> Floats:
         return np.where(missing, np.nan, np.where(missing, 0, column)).astype(np.float64)
     except (TypeError, ValueError) as error:
         name = f"{X.columns[j]!r}" if hasattr(X, "columns") else f"{j}"
-        example = next(value for value in column if not isinstance(value, (int, float)))
+        example = next(v for v in column if not isinstance(v, (int, float)) and not is_missing(v))
+        advice = make_category(X, name) if takes_categories else encode(name)
         raise ValueError(
-            f"column {name} holds {example!r}, which is not a number. Make the column a category "
-            f"(X[{name}].astype('category')), list it in categorical_features, or encode it in a "
-            "Pipeline with the parent."
+            f"column {name} holds {example!r}, which is not a number. {advice}"
         ) from error
 
 
@@ -436,13 +465,12 @@ def check_table(X: Any, categories: Ints, allow_missing: bool, allow_words: bool
             try:
                 _number_column(X, j)
             except ValueError as error:
-                name = X.columns[j] if hasattr(X, "columns") else j
+                name = f"{X.columns[j]!r}" if hasattr(X, "columns") else f"{j}"
                 raise ValueError(
-                    f"column {name!r} is a category, and the parent takes only numbers. Use one "
-                    "that takes categories (HistGradientBoostingClassifier, LightGBM, XGBoost, "
-                    "CatBoost), or a Pipeline with an encoder."
+                    f"column {name} is a category, and the parent takes only numbers. "
+                    f"{encode(name)}"
                 ) from error
-    missing = np.isnan(number_values(X, columns)).any(axis=0)
+    missing = np.isnan(number_values(X, columns, allow_words)).any(axis=0)
     if missing.any() and not allow_missing:
         names = [str(X.columns[j]) if hasattr(X, "columns") else j for j in columns[missing][:5]]
         raise ValueError(
@@ -450,46 +478,3 @@ def check_table(X: Any, categories: Ints, allow_missing: bool, allow_words: bool
             "values. Use one that does (HistGradientBoostingClassifier, LightGBM, a forest), or "
             "a Pipeline with an imputer."
         )
-
-
-def find_copies(X: Any) -> Ints | None:
-    """Group of each row, so that the copies of a row have one group; None without copies.
-
-    Rows of discrete data are often equal by chance. Equal rows are copies only where chance would
-    make fewer than ``CHANCE`` other rows equal to them, if the columns were independent.
-    """
-    is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
-    if not is_table or len(X) < 2 or n_columns(X) == 0:
-        return None
-    codes = [_value_codes(column_values(X, j)) for j in range(n_columns(X))]
-    _, owner, size = np.unique(_hash(codes), return_inverse=True, return_counts=True)
-    if size.max() == 1:
-        return None
-    log_expected: Floats = np.full(len(owner), np.log(len(owner)))
-    for column in codes:
-        _, value, count = np.unique(column, return_inverse=True, return_counts=True)
-        log_expected += np.log(count[value] / len(owner))
-    copied = (size[owner] > 1) & (log_expected < np.log(CHANCE))
-    if not copied.any():
-        return None
-    groups: Ints = np.where(copied, owner, len(size) + np.arange(len(owner)))
-    return np.unique(groups, return_inverse=True)[1]
-
-
-def _value_codes(column: Array) -> Array:
-    """A number for each value of a column, equal for equal values."""
-    if column.dtype.kind in "fiub":
-        return (column.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-    known: dict[str, int] = {}
-    names = ("" if is_missing(value) else f"{type(value)} {value}" for value in column.tolist())
-    return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.uint64)
-
-
-def _hash(codes: list[Array]) -> Array:
-    """64 bits for each row; two different rows in 2^64 have the same."""
-    mixed = np.zeros(len(codes[0]), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in codes:
-            mixed = (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15)
-            mixed ^= mixed >> np.uint64(29)
-    return mixed

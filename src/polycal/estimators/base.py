@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -20,12 +21,14 @@ from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import n_rows_of
 from .._utils.tables import facts_table
+from ..calibration import guards, query_guards
 from ..calibration.fit import Options, fit_model
 from ..calibration.fitted_model import Answer
+from ..core.copies import find_copies
 from ..core.execution import Execution
 from ..core.reading import LabelledRows, Reading
 from ..core.roles import ColumnRoles, declared_names, learn_roles, report_roles
-from ..core.table import check_table, find_categories, find_copies
+from ..core.table import check_numbers, check_table, find_categories
 from ..parents import Adapter
 from .facts import model_facts
 from .inspection import Inspection
@@ -90,8 +93,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self.verbose = verbose
 
     @abstractmethod
-    def _make_parent(self) -> Any:
-        """Return the parent: not fitted yet, or frozen."""
+    def _make_parent(self, X: Any = None) -> Any:
+        """Return the parent, not fitted yet, or frozen; X are the rows that it is for."""
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Parameters, and of a fitted model how it searches."""
@@ -123,6 +126,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         groups: ArrayLike | None = None,
         X_cal: Any = None,
         y_cal: ArrayLike | None = None,
+        **fit_params: Any,
     ) -> Self:
         """Fit the parent, find its polytopes, and calibrate.
 
@@ -145,6 +149,9 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             rows of X then go into the fit.
         y_cal : array-like of shape (n_calibration_rows,), default=None
             Labels of ``X_cal``.
+        **fit_params : dict
+            Other arguments of the parent's ``fit``, such as ``eval_set`` for early stopping. Each
+            fit of the parent gets them as they are.
 
         Returns
         -------
@@ -153,23 +160,37 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """
         before = dict(vars(self))
         try:
-            self._fit(X, y, sample_weight, groups, X_cal, y_cal)
+            self._fit(X, y, sample_weight, groups, X_cal, y_cal, fit_params)
         except BaseException:  # a model that was fitted before stays as it was
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, X_cal: Any, y_cal: Any) -> None:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        groups: Any,
+        X_cal: Any,
+        y_cal: Any,
+        fit_params: dict[str, Any],
+    ) -> None:
         self._check_parameters()
-        parent = Adapter.find(self._make_parent())
+        parent = Adapter.find(self._make_parent(X))
+        guards.check_fit_parameters(parent, fit_params)
         rows, classes, prior = self._check_rows(parent, X, y, sample_weight, groups)
         held = None
         if X_cal is not None or y_cal is not None:
             held = self._check_calibration_rows(parent, X_cal, y_cal, classes)
+            guards.check_new_rows(X, X_cal)
+        elif parent.is_fitted:
+            guards.say_what_is_assumed(self.calibration)
         unit = validation.mean_weight(sample_weight)
         options = Options.from_parameters(self.get_params(deep=False), len(classes))
-        self.model_ = fit_model(parent, rows, held, classes, prior, options, self._execution, unit)
+        known = (parent, rows, held, classes, prior, options, self._execution, unit, fit_params)
+        self.model_ = fit_model(*known)
         self.classes_ = classes
 
     # ------------------------------------------------------------------ queries
@@ -194,6 +215,13 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         rows = self._check_query(X)
         return self.model_.answer(rows, self._execution)
 
+    def _watched_answer(self, X: Any) -> Answer:
+        """The answer, with a warning where most rows are out of distribution."""
+        answer = self.answer(X)
+        names = getattr(self, "feature_names_in_", None)
+        query_guards.warn_of_shift(self.model_, answer, names, self._execution)
+        return answer
+
     def predict_proba(self, X: Any) -> Floats:
         """Predict the probability of each class: alpha(x) pi(x) + (1 - alpha(x)) prior.
 
@@ -207,7 +235,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         ndarray of shape (n_samples, n_classes)
             Probabilities, with the classes in the order of ``classes_``.
         """
-        return self.answer(X).probabilities
+        return self._watched_answer(X).probabilities
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Predict the logarithm of the probability of each class.
@@ -239,7 +267,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
             Labels. With equal priors they are the classes that pi favours, however far a row is
             from the training data.
         """
-        columns = self.answer(X).most_probable
+        columns = self._watched_answer(X).most_probable
         return self.classes_[columns]
 
     def score_samples(self, X: Any) -> Floats:
@@ -312,6 +340,10 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self, parent: Adapter, X: Any, y: Any, sample_weight: Any, groups: Any
     ) -> tuple[LabelledRows, Floats, Floats]:
         """Rows with class codes, the classes and the prior; rows of weight 0 are dropped."""
+        if y is not None:
+            validation.check_label_values(y)
+        elif hasattr(X, "columns") or not parent.raw_input:  # y may be one of the columns
+            validation.check_labels(y, 0)
         parent.check_table(X)
         X, y = self._check_table(parent, X, y, reset=True)
         reading = None
@@ -362,7 +394,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         if y is None and (reading is None or reading.labels is None):
             raise ValueError(together)
         y = _check_labels(y, X, reading, parent.in_order(X))
-        codes = validation.check_calibration_labels(y, classes)
+        codes = validation.check_calibration_labels(y, classes, parent.is_fitted)
         return LabelledRows(X, codes, np.ones(len(y)), np.arange(len(y)), None, reading)
 
     def _check_query(self, X: Any) -> Any:
@@ -384,6 +416,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         parent where X is a frame or has categories. An array of numbers becomes float64.
         """
         framed = hasattr(X, "columns")
+        if framed or not parent.raw_input:
+            validation.is_table(X)
         if framed:
             validation.unique_names(X.columns)
             X = self._by_roles(parent, X, reset)
@@ -406,9 +440,12 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 values, y = validate_data(self, X, y, ensure_min_samples=2, **checks)
             else:
                 values = validate_data(self, X, reset=False, **checks)
-        except (TypeError, ValueError):
-            if framed:  # a message that names the column and says what to do
+        except (TypeError, ValueError) as error:
+            # A message that names the column and says what to do.
+            if framed:
                 check_table(X, categories, missing, parent.takes_categories)
+            elif not issparse(X):
+                check_numbers(X, error)
             raise
         return X if framed else values, y
 

@@ -102,8 +102,9 @@ class GeodesicCalibrator(BaseCalibrator):
           bootstrap sample, so few trees are left to calibrate them); "cv" otherwise.
     calibration_size : float, default=0.3
         Share of the rows that "holdout" calibrates on.
-    prior : array-like of shape (n_classes,), default=None
-        Class priors where the model will be used, in the order of ``classes_``. The posterior
+    prior : array-like of shape (n_classes,) or dict, default=None
+        Class priors where the model will be used, in the order of ``classes_``, or by label as
+        ``{"label": share}``. The posterior
         is adjusted to them, and they are the probabilities far from the data. None: the weighted
         class shares of X in ``fit``.
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
@@ -245,7 +246,7 @@ class GeodesicCalibrator(BaseCalibrator):
         )
         self.estimator = estimator
 
-    def _make_parent(self) -> Any:
+    def _make_parent(self, X: Any = None) -> Any:
         if self.estimator is not None:
             return self.estimator
         return RandomForestClassifier(n_jobs=self.n_jobs, random_state=self.random_state)

@@ -64,7 +64,7 @@ class KernelDensityForest(BaseCalibrator):
         As in :class:`GeodesicCalibrator`.
     calibration_size : float, default=0.3
         As in :class:`GeodesicCalibrator`.
-    prior : array-like of shape (n_classes,), default=None
+    prior : array-like of shape (n_classes,) or dict, default=None
         As in :class:`GeodesicCalibrator`.
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
         As in :class:`GeodesicCalibrator`.
@@ -186,7 +186,7 @@ class KernelDensityForest(BaseCalibrator):
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
 
-    def _make_parent(self) -> RandomForestClassifier:
+    def _make_parent(self, X: Any = None) -> RandomForestClassifier:
         return RandomForestClassifier(
             n_estimators=self.n_estimators,
             max_depth=self.max_depth,

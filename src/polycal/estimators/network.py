@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.neural_network import MLPClassifier
 
+from .._utils.sklearn_compat import n_rows_of
+from .._utils.validation import one_of
 from .base import BaseCalibrator
+
+# Layers of the paper, and the narrowest and widest of them; the widest is the paper's.
+N_LAYERS = 4
+WIDTHS = (32, 1000)
 
 
 class KernelDensityNetwork(BaseCalibrator):
@@ -18,8 +25,9 @@ class KernelDensityNetwork(BaseCalibrator):
 
     Parameters
     ----------
-    hidden_layer_sizes : array-like of int, default=(1000, 1000, 1000, 1000)
-        Number of units in each hidden layer; the default is that of the paper.
+    hidden_layer_sizes : {"auto", "paper"} or array-like of int, default="auto"
+        Number of units in each hidden layer. "auto" is four layers whose width grows with the
+        rows, 2 sqrt(n), from 32 to 1000; "paper" is the paper's, four layers of 1000.
     learning_rate_init : float, default=3e-4
         Learning rate of Adam; the default is that of the paper.
     alpha : float, default=1e-4
@@ -69,7 +77,7 @@ class KernelDensityNetwork(BaseCalibrator):
         As in :class:`GeodesicCalibrator`.
     calibration_size : float, default=0.3
         As in :class:`GeodesicCalibrator`.
-    prior : array-like of shape (n_classes,), default=None
+    prior : array-like of shape (n_classes,) or dict, default=None
         As in :class:`GeodesicCalibrator`.
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
         As in :class:`GeodesicCalibrator`.
@@ -136,7 +144,7 @@ class KernelDensityNetwork(BaseCalibrator):
 
     def __init__(
         self,
-        hidden_layer_sizes: Any = (1000,) * 4,
+        hidden_layer_sizes: Any = "auto",
         *,
         learning_rate_init: float = 3e-4,
         alpha: float = 1e-4,
@@ -202,9 +210,14 @@ class KernelDensityNetwork(BaseCalibrator):
         """Number of epochs that the network was trained for."""
         return int(self.estimator_.n_iter_)
 
-    def _make_parent(self) -> MLPClassifier:
+    def _make_parent(self, X: Any = None) -> MLPClassifier:
+        sizes = self.hidden_layer_sizes
+        if isinstance(sizes, str):
+            one_of(["auto", "paper"], hidden_layer_sizes=sizes)
+            n_rows = n_rows_of(X) if sizes == "auto" and X is not None else np.inf
+            sizes = (int(np.clip(2 * np.sqrt(n_rows), *WIDTHS)),) * N_LAYERS
         return MLPClassifier(
-            hidden_layer_sizes=self.hidden_layer_sizes,
+            hidden_layer_sizes=sizes,
             learning_rate_init=self.learning_rate_init,
             alpha=self.alpha,
             batch_size=self.batch_size,

@@ -99,7 +99,7 @@ def evaluate(
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
     scores = []
     for name, model in named.items():
-        inside = predictions(name, model, X, len(classes))
+        inside = predictions(name, model, X, len(classes), as_test=True)
         out = {rows: predictions(name, model, Z, len(classes)) for rows, Z in outside.items()}
         scores.append(ModelScores.from_predictions(name, inside, codes, out, prior))
     return summarize(scores, codes, weight, n_bins, level, n_rounds, rng)
@@ -112,7 +112,7 @@ def evaluate_with_parent(
     codes = validation.class_columns(y, model.classes_)
     prior = np.bincount(codes, minlength=len(model.classes_)) / len(codes)
     outside = {name: ask(model, rows) for name, rows in name_rows(ood).items()}
-    return compare_with_parent(ask(model, X), codes, outside, prior, random_state)
+    return compare_with_parent(ask(model, X, as_test=True), codes, outside, prior, random_state)
 
 
 def compare_with_parent(

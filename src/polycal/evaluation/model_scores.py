@@ -11,6 +11,7 @@ import numpy as np
 from .._utils.arrays import Bools, Floats, Ints
 from .._utils.significance import WEIGHT_ROUNDING
 from ..calibration.fitted_model import Answer
+from ..calibration.query_guards import warn_of_seen_rows
 from ..estimators import BaseCalibrator
 from ..metrics.input import check_probabilities, check_scores
 from .result import INSIDE
@@ -106,9 +107,11 @@ class ModelScores:
         return [float(v) for v in found]
 
 
-def predictions(name: str, model: Any, X: Any, n_classes: int) -> Predictions:
+def predictions(
+    name: str, model: Any, X: Any, n_classes: int, as_test: bool = False
+) -> Predictions:
     """Ask a classifier about some rows; a polycal model once for everything."""
-    answer = ask(model, X) if isinstance(model, BaseCalibrator) else None
+    answer = ask(model, X, as_test) if isinstance(model, BaseCalibrator) else None
     proba = model.predict_proba(X) if answer is None else answer.probabilities
     P = check_probabilities(proba, f"predict_proba of {name!r}")
     if P.shape[1] != n_classes:
@@ -126,9 +129,14 @@ def predictions(name: str, model: Any, X: Any, n_classes: int) -> Predictions:
     return Predictions(P, scores, None)
 
 
-def ask(model: BaseCalibrator, X: Any) -> Answer:
-    """The answer of a polycal model, with what its methods say where a subclass overrides them."""
+def ask(model: BaseCalibrator, X: Any, as_test: bool = False) -> Answer:
+    """The answer of a polycal model, with what its methods say where a subclass overrides them.
+
+    ``as_test`` rows should be new to the model; a warning says if they are not.
+    """
     answer = model.answer(X)
+    if as_test:
+        warn_of_seen_rows(model.model_, answer)
     if _is_plain(model):
         return answer
     return replace(

@@ -89,7 +89,7 @@ class CalibrationScores:
         """
         if self.y is None or self.confidence is not None:
             return self.floor(level)
-        if self.n_independent < self._least_rows(level):
+        if self.n_independent < self.least_rows(level):
             return self.near_floor(level)
         return min(self.near_floor(level), self.floor(self._with_one_row(level)))
 
@@ -114,7 +114,7 @@ class CalibrationScores:
         floors = {}
         for code in np.flatnonzero(~self._is_rare_class):
             some = self.of_class(int(code))
-            if some.n_independent >= self._least_rows(level):
+            if some.n_independent >= self.least_rows(level):
                 floors[int(code)] = some.floor(with_standard_error(level, some.n_independent))
         return floors
 
@@ -160,7 +160,7 @@ class CalibrationScores:
 
     def guarantee(self, level: float) -> str:
         """What is promised about the share of new in-distribution rows below the floor."""
-        n, least = self.n_independent, self._least_rows(level)
+        n, least = self.n_independent, self.least_rows(level)
         if n < least:
             return (
                 f"none: {n:.0f} independent calibration rows are too few for a level of "
@@ -185,7 +185,7 @@ class CalibrationScores:
             return f"{promised}, also of each class (to a standard error)"
         return f"{promised}, also of {n_bounded} of the {n_classes} classes (to a standard error)"
 
-    def _least_rows(self, level: float) -> float:
+    def least_rows(self, level: float) -> float:
         """Number of independent rows that the bound needs, less rounding."""
         least = 1 / level - 1
         if self.confidence is not None:

@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.validation import class_columns
 from ..core.reading import ActivationModes, Reading
 from ..core.table import n_columns
 
@@ -88,6 +89,17 @@ class Adapter(ABC):
         return adapter
 
     @classmethod
+    def opened(cls, estimator: Any) -> Any:
+        """The estimator in the form that the family reads; a raw booster becomes a classifier.
+
+        Raises
+        ------
+        TypeError
+            If that cannot be. The message says what to use instead.
+        """
+        return estimator
+
+    @classmethod
     def is_for(cls, estimator: Any) -> bool:
         """Whether an estimator of the handled classes has modes that this family reads."""
         return True
@@ -135,6 +147,7 @@ class Adapter(ABC):
         codes: Ints,
         classes: Array,
         sample_weight: Floats | None = None,
+        **parameters: Any,
     ) -> Adapter:
         """The adapter of a new copy of the estimator, fitted on these rows.
 
@@ -145,10 +158,18 @@ class Adapter(ABC):
             Position of each row's class in ``classes``.
         classes : ndarray of shape (n_classes,), sorted
         sample_weight : ndarray of shape (n_samples,), optional
+        **parameters : dict
+            Other arguments of ``fit`` of the estimator. Labels in an ``eval_set`` are given as
+            the estimator takes them.
         """
         estimator = self.copy()
         weights = {} if sample_weight is None else self.weight_argument(sample_weight)
-        estimator.fit(X, self.labels(codes, classes), **weights)
+        if "eval_set" in parameters:
+            pairs = parameters["eval_set"]
+            pairs = [pairs] if isinstance(pairs, tuple) else pairs
+            shown = [(rows, self.labels(class_columns(y, classes), classes)) for rows, y in pairs]
+            parameters = parameters | {"eval_set": shown}
+        estimator.fit(X, self.labels(codes, classes), **weights, **parameters)
         return type(self)(estimator, is_fitted=True)
 
     def weight_argument(self, sample_weight: Floats) -> dict[str, Floats]:
@@ -271,10 +292,16 @@ def wrap(estimator: Any, *, is_fitted: bool = False) -> Adapter:
     name, family = type(estimator).__name__, _registered(estimator)
     if family is None or not family.is_for(estimator):
         family = ClassifierAdapter
-    adapter = family(estimator, is_fitted=is_fitted)
+    try:
+        opened = family.opened(estimator)
+    except TypeError as error:
+        raise TypeError(f"estimator={name} is not supported: {error}.") from error
+    adapter = family(opened, is_fitted=is_fitted or opened is not estimator)
     reason = adapter.problem()
     if reason is None:
         return adapter
+    if "; use " in reason or "Available: " in reason:  # it says what to do
+        raise TypeError(f"estimator={name} is not supported: {reason}.")
     families: dict[type[Adapter], None] = dict.fromkeys([*_ADAPTERS.values(), ClassifierAdapter])
     supported = "; ".join(known.family for known in families)
     raise TypeError(f"estimator={name} is not supported: {reason}. Supported: {supported}.")

@@ -11,12 +11,13 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
-from .._utils.arrays import Array
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import hist_gradient_boosting_leaves, n_rows_of, take_rows
 from ..core.reading import ActivationModes, Reading, leaf_type
 from ..core.table import numbers_of, only_numbers
 from .base import Adapter, is_a
 from .boosted_trees import BoostedTrees
+from .boosters import RAW, lightgbm_classifier, xgboost_classifier
 from .forest import check_float32
 
 # Rows whose leaves are asked for together.
@@ -24,6 +25,10 @@ ROWS_AT_ONCE = 100_000
 # Rows on which each call proves leaves and probabilities, which differ by rounding alone.
 N_VERIFIED, PROVEN = 5, 1e-9
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+# pandas data types of text.
+TEXT_TYPES = ("object", "str", "string")
+# What stands for a missing category in CatBoost, which takes none.
+NO_CATEGORY = "missing"
 # Probabilities in float32 sum to 1 within this, whatever the number of classes.
 FLOAT32_SUM_TOLERANCE = 1e-4
 
@@ -49,10 +54,28 @@ class BoostingAdapter(Adapter):
                     "to fit and to predict alike."
                 )
 
+    def fit(
+        self,
+        X: Any,
+        codes: Ints,
+        classes: Array,
+        sample_weight: Floats | None = None,
+        **parameters: Any,
+    ) -> Adapter:
+        return super().fit(self.prepared(X), codes, classes, sample_weight, **parameters)
+
+    def prepared(self, X: Any) -> Any:
+        """X as the library takes it: columns of text, which are declared categories, as such."""
+        if not self.takes_categories or not hasattr(X, "select_dtypes"):
+            return X
+        words = [name for name in X if str(X[name].dtype) in TEXT_TYPES]
+        return X.astype(dict.fromkeys(words, "category")) if words else X
+
     def read(self, X: Any, verbose: int = 0) -> Reading:
         self.check_table(X)
-        found = self._walk(X)
-        leaves, proba = (self._all_leaves(X), self.proba(X)) if found is None else found
+        own = self.prepared(X)
+        found = self._walk(own)
+        leaves, proba = (self._all_leaves(own), self.proba(own)) if found is None else found
         modes = ActivationModes.from_leaves(leaves)
         return Reading(modes, check_proba(proba, self.family, self.objective), X)
 
@@ -125,12 +148,17 @@ class LightGBMAdapter(BoostingAdapter):
     objective = 'objective="binary" or "multiclass"'
     crashing_dtypes = ("Categorical", "Enum", "String")
 
+    @classmethod
+    def opened(cls, estimator: Any) -> Any:
+        is_raw = is_a(estimator, "lightgbm", "Booster")
+        return lightgbm_classifier(estimator) if is_raw else estimator
+
+    @property
+    def wants_codes(self) -> bool:
+        """A raw booster knows its classes as 0, 1, ... only."""
+        return hasattr(self.estimator, RAW)
+
     def problem(self) -> str | None:
-        if is_a(self.estimator, "lightgbm", "Booster"):
-            return (
-                "a lightgbm.Booster does not know its classes; train LGBMClassifier, and save it "
-                "with joblib"
-            )
         return self.custom_objective_problem()
 
     def same_names(self, known: Array, names: Array) -> bool:
@@ -159,12 +187,11 @@ class XGBoostAdapter(BoostingAdapter):
     objective = 'objective="binary:logistic" or "multi:softprob"'
     needs_codes = True
 
+    @classmethod
+    def opened(cls, estimator: Any) -> Any:
+        return xgboost_classifier(estimator) if is_a(estimator, "xgboost", "Booster") else estimator
+
     def problem(self) -> str | None:
-        if is_a(self.estimator, "xgboost", "Booster"):
-            return (
-                "an xgboost.Booster is not a classifier; save it with save_model(path), then use "
-                "model = XGBClassifier() and model.load_model(path)"
-            )
         if self.estimator.booster == "gblinear":
             return 'booster="gblinear" has no leaves; use booster="gbtree"'
         if self.estimator.objective == "binary:logitraw":
@@ -174,6 +201,17 @@ class XGBoostAdapter(BoostingAdapter):
     def read(self, X: Any, verbose: int = 0) -> Reading:
         reading = super().read(X, verbose)
         return replace(reading, features=nan_for_missing(X, self.estimator.missing))
+
+    def check_table(self, X: Any) -> None:
+        super().check_table(X)
+        if self.estimator.enable_categorical or not hasattr(X, "select_dtypes"):
+            return
+        named = [str(name) for name in X.select_dtypes(("category", "object"))]
+        if named:
+            raise ValueError(
+                f"column {named[0]!r} is a category, which XGBClassifier takes with "
+                "enable_categorical=True only. Use XGBClassifier(enable_categorical=True)."
+            )
 
     def leaves(self, X: Any) -> Array:
         missing = self.estimator.missing
@@ -198,6 +236,33 @@ class CatBoostAdapter(BoostingAdapter):
             f"a catboost {type(self.estimator).__name__} has no predict_proba; train "
             "CatBoostClassifier, or use catboost.to_classifier(model) on a trained one"
         )
+
+    def check_table(self, X: Any) -> None:
+        super().check_table(X)
+        if not hasattr(X, "select_dtypes"):
+            return
+        known = self._categories(X)
+        named = [str(name) for name in X.select_dtypes("category") if name not in known]
+        if named:
+            raise ValueError(
+                f"column {named[0]!r} is a category, and cat_features of CatBoostClassifier does "
+                f"not name it. Use CatBoostClassifier(cat_features={named})."
+            )
+
+    def _categories(self, X: Any) -> list[Any]:
+        """Names of the columns of a frame that CatBoost treats as categories."""
+        given = self.estimator.get_param("cat_features")
+        if given is None:
+            fitted = self.estimator.is_fitted()
+            given = self.estimator.get_cat_feature_indices() if fitted else []
+        return [name if isinstance(name, str) else X.columns[name] for name in given]
+
+    def prepared(self, X: Any) -> Any:
+        if not hasattr(X, "select_dtypes"):
+            return X
+        missing = [name for name in self._categories(X) if X[name].isna().any()]
+        filled = {n: X[n].astype(object).where(X[n].notna(), NO_CATEGORY) for n in missing}
+        return X.assign(**filled) if filled else X
 
     def copy(self) -> Any:
         # clone fails on a list of cat_features. The copy of a fitted model is fitted too, and its

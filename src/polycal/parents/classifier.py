@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
@@ -17,6 +17,11 @@ from .base import Adapter
 from .networks import to_proba
 
 METHOD = "predict_proba"
+# Classifiers for those who gave a regressor of another name.
+REGRESSORS = {
+    **dict.fromkeys(["LinearRegression", "Ridge", "Lasso", "ElasticNet"], "LogisticRegression"),
+    "SVR": "CalibratedClassifierCV(SVC(), ensemble=False)",
+}
 # Parameters that hold other estimators.
 PARTS = ("estimator", "estimators", "final_estimator")
 
@@ -84,6 +89,11 @@ def _without_probabilities(estimator: Any) -> str:
     if getattr(estimator, "voting", None) == "hard":
         return f'{name} has no predict_proba with voting="hard"; use voting="soft"'
     with suppress(AttributeError, TypeError, ValueError):  # it has no tags
+        if is_regressor(estimator):
+            return (
+                f"{name} is a regressor, and has no predict_proba; use a classifier, such as "
+                f"{REGRESSORS.get(name, name.replace('Regressor', 'Classifier'))}"
+            )
         if is_classifier(estimator):
             return (
                 f"{name} has no predict_proba as it is set; use "

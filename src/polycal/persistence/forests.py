@@ -78,7 +78,12 @@ class StoredForest(ForestAdapter):
         return self._settings.estimator(None)
 
     def fit(
-        self, X: Any, codes: Array, classes: Array, sample_weight: Array | None = None
+        self,
+        X: Any,
+        codes: Array,
+        classes: Array,
+        sample_weight: Array | None = None,
+        **parameters: Any,
     ) -> Adapter:
         return ForestAdapter(self.copy()).fit(X, codes, classes, sample_weight)
 

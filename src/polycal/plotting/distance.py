@@ -14,7 +14,7 @@ from .._utils.arrays import Floats
 from .._utils.validation import as_floats, count
 from ..metrics.input import check_priors, check_probabilities
 from ..simulations import sample_sphere
-from .style import COLORS, LINES, check_table, model_name, new_axes, require
+from .style import COLORS, LINES, check_table, far_proba, model_name, new_axes, require
 
 RADII = tuple(np.linspace(0, 5, 26))
 
@@ -116,7 +116,7 @@ class DistanceDisplay:
             prior = next((m.priors_ for m in models.values() if hasattr(m, "priors_")), None)
         return cls.from_predictions(
             np.repeat(parts, n_points),
-            {name: model.predict_proba(points) for name, model in models.items()},
+            {name: far_proba(model, points) for name, model in models.items()},
             prior=prior,
             data_end=1.0,
         )

@@ -19,6 +19,7 @@ from .style import (
     SEQUENTIAL,
     SMALL,
     check_table,
+    far_proba,
     model_name,
     new_axes,
     require,
@@ -117,8 +118,8 @@ class PosteriorMapDisplay:
         room = margin * np.where(high > low, high - low, 1.0)
         axes = np.linspace(low - room, high + room, resolution)
         grid = np.stack(np.meshgrid(*axes.T), axis=-1).reshape(-1, 2)
-        P = estimator.predict_proba(
-            grid if make is None else make(dict(zip(X.columns, grid.T, strict=True)))
+        P = far_proba(
+            estimator, grid if make is None else make(dict(zip(X.columns, grid.T, strict=True)))
         )
         return cls.from_predictions(
             axes[:, 0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from .._utils.arrays import Floats
 from .._utils.optional import optional
 from .._utils.validation import as_floats
+from .._utils.warnings import ShiftWarning
 
 # Okabe and Ito: distinct for colour-blind readers too. Black is kept for reference lines.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -41,6 +43,13 @@ def legend_above(ax: Any, title: str, n_columns: int, handles: list[Any] | None 
         handlelength=1.8,
     )
     ax.set_title(title, pad=26)
+
+
+def far_proba(estimator: Any, points: Any) -> Any:
+    """Probabilities at points that are meant to be far from the data: no warning about that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShiftWarning)
+        return estimator.predict_proba(points)
 
 
 def model_name(estimator: Any, name: str | None) -> str:

@@ -72,7 +72,7 @@ class Findings:
         codes = validation.class_columns(y, model.classes_)
         named = name_rows(None if X_ood is None else {OOD: X_ood})
         outside = {name: ask(model, rows) for name, rows in named.items()}
-        answer = ask(model, X)
+        answer = ask(model, X, as_test=True)
         prior = validation.check_prior(model.priors_, model.classes_)
         evaluation = compare_with_parent(answer, codes, outside, prior, seed)
         rng = np.random.default_rng(seed)

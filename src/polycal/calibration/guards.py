@@ -1,0 +1,179 @@
+"""Guards against fooling oneself: rows that are not new, and rows that are too few.
+
+Each guard stays silent where chance alone would explain what it sees.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+from sklearn.ensemble import RandomForestClassifier
+
+from .._utils.arrays import Array, Floats, Ints
+from .._utils.sklearn_compat import take_rows
+from .._utils.warnings import FewRowsWarning, LeakWarning, warn
+from ..core.copies import copies_between
+from ..core.reading import LabelledRows
+from ..gate.floor import CalibrationScores
+from ..parents import Adapter
+from .folds import CalibrationFold, concatenated
+from .reference_set import ReferenceSet
+
+# Chance of an error about copies where there are copies by nature.
+SURE = 0.001
+# A parent that makes fewer errors than this part of an honest copy's is suspected ...
+FAR_BETTER = 0.25
+# ... if chance would make it so good less often than this.
+CHANCE = 0.01
+# Rows that the honest copy is fitted on, and judged by, at most.
+MOST_ROWS = 2000
+
+
+def check_new_rows(X: Any, X_cal: Any) -> None:
+    """Raise an error if rows of X_cal stand in X too, more of them than a random split would put.
+
+    A table may have copies by nature, and then they are on both sides of an honest split too.
+    """
+    shared, chance = copies_between(X, X_cal)
+    if chance >= SURE:
+        return
+    n_shared, n_cal = int(shared.sum()), len(shared)
+    raise ValueError(
+        f"{n_shared} of the {n_cal} rows of X_cal also stand in X, the first is row "
+        f"{int(np.argmax(shared))} of X_cal. The parent knows the labels of these rows, so that "
+        "a calibration on them would be far too sure. Give rows as X_cal that the parent was not "
+        "fitted on; without any, leave X_cal out and give the parent unfitted, and polycal "
+        "calibrates it by rows that it holds out."
+    )
+
+
+def check_fit_parameters(parent: Adapter, parameters: dict[str, Any]) -> None:
+    """Raise for arguments of ``fit`` that would not reach a fit."""
+    if parameters and parent.is_fitted:
+        raise TypeError(
+            f"fit got {', '.join(parameters)}, which go to the parent's fit, but the parent is "
+            "fitted already. Leave them out, or give the parent unfitted."
+        )
+    if not parameters:
+        return
+    taken = signature(parent.estimator.fit).parameters
+    if any(argument.kind is argument.VAR_KEYWORD for argument in taken.values()):
+        return
+    unknown = [name for name in parameters if name not in taken]
+    if unknown:
+        raise TypeError(
+            f"fit got the unexpected keyword argument {unknown[0]!r}: neither polycal nor "
+            f"{type(parent.estimator).__name__}.fit takes it, which takes {list(taken)}."
+        )
+
+
+def say_what_is_assumed(calibration: Any) -> None:
+    """Warn that a fitted parent is taken to be new to all rows."""
+    if not isinstance(calibration, str) or calibration != "auto":  # the user has said so
+        return
+    warn(
+        "the parent is fitted already and there is no X_cal, so all rows of X are taken to be new "
+        "to it. If it was fitted on rows of X, the probabilities will be far too sure: give its "
+        "training rows as X and new rows as X_cal and y_cal, or give the parent unfitted. If X is "
+        'new to it, calibration="holdout" says so, without this warning.',
+        LeakWarning,
+    )
+
+
+def warn_of_few_rows(scores: CalibrationScores, level: float) -> None:
+    """Warn if there are too few calibration rows for the false-alarm bound."""
+    n, needed = scores.n_independent, scores.least_rows(level)
+    if n >= needed:
+        return
+    enough = math.ceil(1000 * _level_for(scores)) / 1000
+    remedy = f", or use false_alarm={enough:g}" if enough < 0.5 else ""
+    warn(
+        f"{n:.0f} independent calibration rows are too few for false_alarm={level:g}, which needs "
+        f"{math.ceil(needed)}: the floor is extrapolated, and no share of false alarms is "
+        f"promised. Give more rows{remedy}.",
+        FewRowsWarning,
+    )
+
+
+def _level_for(scores: CalibrationScores) -> float:
+    """The lowest level that the calibration rows are enough for."""
+    if scores.confidence is None:
+        return 1 / (scores.n_independent + 1)
+    return 1 - float((1 - scores.confidence) ** (1 / scores.n_independent))
+
+
+def warn_of_memory(
+    parent: Adapter,
+    rows: LabelledRows,
+    held: LabelledRows | None,
+    classes: Array,
+    reference: ReferenceSet,
+    folds: list[CalibrationFold],
+    votes: Floats | None,
+) -> None:
+    """Warn if a frozen parent knows the labels of the calibration rows by heart.
+
+    Such a parent makes hardly any error on them, where rows on the same side of hyperplanes, which
+    know nothing of the parent, say little; and where a copy of it, which is fitted on some of the
+    other rows, makes many.
+    """
+    y = concatenated(folds, lambda fold: fold.rows.y)
+    proba = concatenated(folds, lambda fold: fold.reading.proba)
+    wrong = proba.argmax(axis=1) != y
+    others = [(np.bincount(y).argmax() != y).sum()]
+    n_planes = reference.witnesses.get("hyperplanes", 0)
+    if votes is not None and n_planes:
+        others += [(part.argmax(axis=1) != y).sum() for part in votes[-n_planes:]]
+    if not _far_better(int(wrong.sum()), int(min(others))):
+        return
+    rng = np.random.default_rng(0)
+    some = rng.permutation(len(y))[:MOST_ROWS]
+    ids = concatenated(folds, lambda fold: fold.rows.ids)[some]
+    known = rng.permutation(np.flatnonzero(np.isin(rows.ids, reference.row_id)))[:MOST_ROWS]
+    if len(np.unique(rows.y[known])) < len(classes):
+        return
+    # In the user's own form, where the rows are at hand: given ones are of X_cal.
+    X, new = rows.X, (rows if held is None else held).X
+    guess = None
+    if X is not None and new is not None and not parent.pretrained:
+        new_at = ids if held is not None else np.searchsorted(rows.ids, ids)
+        data = (take_rows(X, known), rows.y[known], classes), take_rows(new, new_at)
+        guess = _guess_by_copy(parent, *data)
+    if guess is None and rows.reading is not None:
+        encoded = reference.table.encode(rows.reading.take(known).features)
+        forest = RandomForestClassifier(random_state=0).fit(encoded, rows.y[known])
+        guess = forest.predict(concatenated(folds, lambda fold: fold.X)[some])
+    if guess is None:
+        return
+    n_wrong, n_copy = int(wrong[some].sum()), int((guess != y[some]).sum())
+    if not _far_better(n_wrong, n_copy):
+        return
+    warn(
+        f"the frozen parent is wrong on {n_wrong} of {len(some)} calibration rows; a copy that is "
+        f"fitted on {len(known)} other rows, on {n_copy}. It seems to know these rows by heart, so "
+        "that the probabilities will be far too sure. Give rows as X_cal that it was not fitted "
+        "on. (If it was fitted on very many more rows, none of them these, all is well.)",
+        LeakWarning,
+    )
+
+
+def _far_better(n_wrong: int, n_other: int) -> bool:
+    """Whether errors are fewer than a part of others' by more than chance."""
+    share = FAR_BETTER / (1 + FAR_BETTER)
+    return bool(binom.cdf(n_wrong, n_wrong + n_other, share) < CHANCE)
+
+
+def _guess_by_copy(parent: Adapter, fitted_on: tuple[Any, Ints, Array], X: Any) -> Ints | None:
+    """Class codes that a new copy of the parent gives; None if it cannot be fitted like this."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            guess: Ints = parent.fit(*fitted_on).read(X).proba.argmax(axis=1)
+        except Exception:  # whatever its library raises: a guard must not stop a fit
+            return None
+    return guess

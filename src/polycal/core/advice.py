@@ -1,0 +1,31 @@
+"""What to do with a column that is not of numbers, in code that can be copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def make_category(X: Any, name: str) -> str:
+    """For a parent that takes categories; ``name`` is as code has it, in quotes."""
+    if not hasattr(X, "columns"):
+        return (
+            "Give a pandas frame in which the column is a category, or encode it in a Pipeline "
+            "before the parent (OrdinalEncoder)."
+        )
+    cast = f"X[{name}].astype('category')"
+    if not hasattr(X, "iloc"):
+        cast = f"X.with_columns(polars.col({name}).cast(polars.Categorical))"
+    return (
+        f"Make the column a category ({cast}), leave it out, or encode it in a Pipeline before "
+        "the parent (OrdinalEncoder)."
+    )
+
+
+def encode(name: str) -> str:
+    """For a parent that takes numbers alone."""
+    return (
+        "Use a parent that takes categories (HistGradientBoostingClassifier, LightGBM, CatBoost) "
+        "and make the column one, or encode it before this parent: make_pipeline("
+        "make_column_transformer((OrdinalEncoder(handle_unknown='use_encoded_value', "
+        f"unknown_value=-1), [{name}]), remainder='passthrough'), parent)."
+    )
