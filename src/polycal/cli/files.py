@@ -174,7 +174,7 @@ class Source:
                         f"{self.name}, line {first + skipped}: {_n(len(row), 'cell')} where the "
                         f"header has {len(names)} (separator {_shown(separator)}). Correct the "
                         "line (a cell that holds the separator needs quotes), or name another "
-                        "separator: --sep ';'."
+                        f"separator: --sep '{',' if separator == ';' else ';'}'."
                     )
                 rows.append(row)
                 at.append(first + skipped)
