@@ -109,7 +109,8 @@ def is_table(X: object) -> None:
             f"X must be a table (an array, a list of rows or a frame); got the text {str(X)!r}. If "
             "that is a file, read it first: pandas.read_csv."
         )
-    if X is None or isinstance(X, (Mapping, Real)):
+    # A sparse matrix may be a dict too.
+    if X is None or (isinstance(X, (dict, Real)) and not hasattr(X, "shape")):
         raise ValueError(
             "Expected 2D array, a table of rows and columns (an array, a list of rows or a frame); "
             f"got {type(X).__name__}. Make one of it: pandas.DataFrame."

@@ -12,12 +12,13 @@ def make_category(X: Any, name: str) -> str:
             "Give a pandas frame in which the column is a category, or encode it in a Pipeline "
             "before the parent (OrdinalEncoder)."
         )
-    cast = f"X[{name}].astype('category')"
+    cast, instead = f"X[{name}].astype('category')", "list it in categorical_features"
     if not hasattr(X, "iloc"):
         cast = f"X.with_columns(polars.col({name}).cast(polars.Categorical))"
+        instead = "leave it out"
     return (
-        f"Make the column a category ({cast}), leave it out, or encode it in a Pipeline before "
-        "the parent (OrdinalEncoder)."
+        f"Make the column a category ({cast}), {instead}, or encode it in a Pipeline before the "
+        "parent (OrdinalEncoder)."
     )
 
 
