@@ -110,7 +110,7 @@ def test_the_command_line_reads_a_table_once(fitted, reads):
     from polycal.cli.predict import predict_table
 
     model, X, _, _ = fitted
-    predict_table(model, X, [])
+    predict_table(model, X, [], "")
     assert reads == [len(X)]
 
 

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
 import polycal
-from polycal import GeodesicCalibrator
+from polycal import FewRowsWarning, GeodesicCalibrator
 from polycal.core.roles import CATEGORY, DATE, ID, NUMBER, TEXT, ColumnRoles, Role, learn_roles
 from tests.toys.models import small_forest
 
@@ -152,6 +152,7 @@ def test_pipelines_and_frozen_parents_get_the_frame_as_it_is(mixed):
     X, y = mixed
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FewRowsWarning)
         encoder = (OrdinalEncoder(), ["customer"])
         columns = make_column_transformer(encoder, remainder="passthrough")
         pipeline = make_pipeline(columns, small_forest())

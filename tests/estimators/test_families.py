@@ -417,7 +417,7 @@ def test_categories_for_a_parent_of_numbers(rows):
     X, y = rows
     table = pd.DataFrame(X[:, :2], columns=["a", "b"])
     table["c"] = pd.Categorical(np.where(X[:, 2] > 0, "yes", "no"))
-    with pytest.raises(ValueError, match="'c' is a category.*Pipeline with an encoder"):
+    with pytest.raises(ValueError, match="'c' is a category.*encode it before this parent"):
         GeodesicCalibrator(small_forest()).fit(table, y)
     with pytest.raises(ValueError, match="X_cal and y_cal go together"):
         GeodesicCalibrator(small_forest()).fit(X, y, y_cal=y)
