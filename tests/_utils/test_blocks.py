@@ -6,10 +6,11 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 from sklearn import config_context
 
-from polycal._utils.blocks import map_blocks
+from polycal._utils.blocks import concatenate, map_blocks
 
 
 def test_small_blocks_have_a_few_rows_and_stay_within_memory():
@@ -46,7 +47,7 @@ def test_blocks_are_done_when_the_interpreter_is_about_to_end():
     """A thread outlives the main one, when a pool of threads takes no more work."""
     script = """
 import threading
-from polycal._utils.blocks import map_blocks
+from polycal._utils.blocks import concatenate, map_blocks
 
 def late():
     threading.main_thread().join()
@@ -56,3 +57,13 @@ threading.Thread(target=late).start()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "[0, 100]\n", done.stderr
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_concatenate(n_jobs):
+    parts = [np.arange(n, dtype=np.uint16) for n in (3, 0, 5, *range(40))]
+    expected = np.concatenate(parts)
+    found = concatenate(parts, n_jobs)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == np.uint16
+    assert parts == []

@@ -8,10 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import TypeVar
 
+import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
 from sklearn.utils import gen_batches
 from tqdm.auto import tqdm
+
+from .arrays import Array
 
 T = TypeVar("T")
 # More threads than this bring no speed.
@@ -56,3 +59,18 @@ def map_blocks(
             results.append(result)
             bar.update(block.stop - block.start)
     return results
+
+
+def concatenate(parts: list[Array], n_jobs: int | None) -> Array:
+    """``np.concatenate`` in threads; the list is emptied, so that no part is kept twice."""
+    stop = np.cumsum([len(part) for part in parts])
+    out = np.empty(int(stop[-1]), dtype=parts[0].dtype)
+
+    def copy(block: slice) -> None:
+        for i in range(block.start, block.stop):
+            out[stop[i] - len(parts[i]) : stop[i]] = parts[i]
+            parts[i] = parts[i][:0].copy()
+
+    map_blocks(copy, len(parts), 1.0, n_jobs=n_jobs, block_bytes=0)
+    parts.clear()
+    return out

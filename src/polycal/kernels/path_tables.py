@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
-from .._utils.blocks import map_blocks
+from .._utils.blocks import concatenate, map_blocks
 from .._utils.saved import saved_array, saved_number
 from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
@@ -196,18 +196,18 @@ class PathTables:
             block_bytes=0,  # a few sequences at once, so that their hashes stay near each other
         )
         tables = [table for block in found for table in block]
-        del found
-        tags, values, contents = zip(*tables, strict=True)
+        tags, values, contents = (list(parts) for parts in zip(*tables, strict=True))
+        del found, tables
         return replace(
             self,
             label=label,
             weight=weight,
             n_candidates=n_candidates,
             start=np.cumsum([0, *map(len, tags)]),
-            tag=np.concatenate(tags),
-            value=np.concatenate(values),
+            tag=concatenate(tags, execution.n_jobs),
+            value=concatenate(values, execution.n_jobs),
             content_start=np.cumsum([0, *map(len, contents)]),
-            content=np.concatenate(contents),
+            content=concatenate(contents, execution.n_jobs),
         )
 
     def within(
