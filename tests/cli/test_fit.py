@@ -23,7 +23,7 @@ def test_fit_says_what_it_did(folder):
     assert sum(found["classes"].values()) == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["extra-trees", "hgb", "lightgbm", "xgboost", "mlp"])
+@pytest.mark.parametrize("kind", ["extra-trees", "hgb", "lightgbm", "xgboost", "catboost", "mlp"])
 def test_every_parent(folder, kind):
     path = folder / f"{kind}.polycal"
     arguments = ["--target", "grape", "-o", path, "--drop", "id", "--parent", kind, "--json"]

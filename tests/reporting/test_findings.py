@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from polycal import GeodesicCalibrator, KernelDensityForest
-from polycal.reporting.findings import MISSING, Findings, _moved, _number
+from polycal.reporting.findings import Findings, _moved
 
 
 def test_uneven_weights_count_as_fewer_rows(wine):
@@ -107,24 +107,3 @@ def test_empty_rows_out_of_distribution_are_an_error(wine):
     model = KernelDensityForest(30, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="OOD rows 'OOD' are empty"):
         Findings.of(model, X, y, X[:0], 5, 0)
-
-
-def test_numbers_as_people_read_them():
-    shown = [_number(v) for v in (127_432.2, -55_060.0, 1e9, 1e13, 0.00001234, 12.3456, np.nan)]
-    assert shown == ["127,400", "-55,060", "1,000,000,000", "1e+13", "1.234e-05", "12.35", MISSING]
-
-
-def test_a_category_that_was_never_seen_is_named():
-    rng = np.random.default_rng(0)
-    city = pd.Categorical(
-        rng.choice(["Oslo", "Bergen"], 200), categories=["Oslo", "Bergen", "Bonn"]
-    )
-    X = pd.DataFrame({"city": city, "age": rng.normal(size=200)})
-    y = (X["city"] == "Oslo").to_numpy() ^ (rng.random(200) < 0.2)
-    parent = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype")
-    model = GeodesicCalibrator(parent, calibration="holdout", random_state=0).fit(X, y)
-    new = X[:20].copy()
-    new.loc[3, "city"] = "Bonn"
-    found = Findings.of(model, new, y[:20], None, 20, 0)
-    top = found.sets[0].detail[3]["features"][0]
-    assert (top["name"], top["value"]) == ("city", "never seen: 'Bonn'")

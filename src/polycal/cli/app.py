@@ -38,6 +38,7 @@ class ParentName(StrEnum):
     extra_trees = "extra-trees"
     hgb = "hgb"
     lightgbm = "lightgbm"
+    catboost = "catboost"
     xgboost = "xgboost"
     mlp = "mlp"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ast import literal_eval
 from difflib import get_close_matches
+from inspect import signature
 from typing import Any
 
 from sklearn.compose import ColumnTransformer
@@ -101,7 +102,8 @@ def _features(table: Any, roles: ColumnRoles) -> Any:
 
 def set_parameters(estimator: Any, settings: list[str]) -> None:
     """Set parameters of the parent, each given as NAME=VALUE."""
-    known = estimator.get_params(deep=False)
+    # CatBoost's get_params has those alone that were set.
+    known = {*estimator.get_params(deep=False), *signature(type(estimator)).parameters}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
@@ -156,5 +158,9 @@ def _trees(parent: str, few: list[bool], seed: int, jobs: int) -> Any:
     if parent == "lightgbm":
         library = optional("lightgbm", "boosting")
         return library.LGBMClassifier(n_estimators=200, n_jobs=jobs, random_state=seed, verbose=-1)
+    if parent == "catboost":
+        library = optional("catboost", "boosting")
+        quiet = {"verbose": 0, "allow_writing_files": False}
+        return library.CatBoostClassifier(200, thread_count=jobs, random_seed=seed, **quiet)
     library = optional("xgboost", "boosting")
     return library.XGBClassifier(n_estimators=200, n_jobs=jobs, random_state=seed)

@@ -11,15 +11,17 @@ from numpy.typing import ArrayLike
 from .._utils import validation
 from .._utils.arrays import Floats, Ints
 from .._utils.significance import n_effective
+from .._utils.sklearn_compat import take_rows
 from ..calibration.fitted_model import Answer
 from ..core.execution import Execution
-from ..core.table import column_values, find_categories, is_missing, number_columns, number_values
+from ..core.table import find_categories, number_columns, number_values
 from ..estimators import BaseCalibrator, model_facts
 from ..evaluation import INSIDE, Evaluation, ask, compare_with_parent, name_rows
 from ..gate.explanation import Explanation
 from ..plotting import DistanceDisplay, ReliabilityDisplay, TrustDisplay
 from ..simulations import sample_sphere
 from .classes import ClassReport
+from .values import ShownValues
 
 OOD = "OOD"
 RADII = np.linspace(0, 5, 26)
@@ -27,7 +29,6 @@ POINTS = 100  # at each distance
 BINS = 10
 NEIGHBOURS = 5  # polytopes shown for a row
 FEATURES = 5  # most surprising ones shown for a row
-MISSING = "missing"
 IDS = 10  # training rows named for a polytope
 # Share of the rows that are called least trusted, and their smallest number.
 LEAST, AT_LEAST = 0.05, 10
@@ -76,9 +77,9 @@ class Findings:
         prior = validation.check_prior(model.priors_, model.classes_)
         evaluation = compare_with_parent(answer, codes, outside, prior, seed)
         rng = np.random.default_rng(seed)
-        sets = [_describe_rows(model, "test", answer, codes, max_rows, rng)]
+        sets = [_describe_rows(model, "test", answer, X, codes, max_rows, rng)]
         if X_ood is not None:
-            sets.append(_describe_rows(model, OOD, outside[OOD], None, max_rows, rng))
+            sets.append(_describe_rows(model, OOD, outside[OOD], X_ood, None, max_rows, rng))
         P = sets[0].proba
         right = (P.argmax(axis=1) == codes).mean()
         return cls(
@@ -113,6 +114,7 @@ def _describe_rows(
     model: BaseCalibrator,
     name: str,
     answer: Answer,
+    X: Any,
     codes: Ints | None,
     max_rows: int,
     rng: np.random.Generator,
@@ -128,7 +130,8 @@ def _describe_rows(
     few, reading = answer.take(chosen), answer.reading
     index, similarity = model.model_.polytopes_shown(few, NEIGHBOURS, Execution(model.n_jobs))
     members = model.model_.reference.members(index)
-    show = _Shown(model, few.reading.features)
+    given = take_rows(X, chosen) if hasattr(X, "columns") else None
+    show = ShownValues(model, few.reading.features, given, why.features)
     detail = []
     for i, row in enumerate(chosen):
         top = np.argsort(-why.surprise[row], kind="stable")[:FEATURES]
@@ -164,45 +167,6 @@ def _describe_rows(
             }
         )
     return RowSet(name, proba, reading.proba, why, detail)
-
-
-class _Shown:
-    """Values of rows and of polytopes, as text."""
-
-    def __init__(self, model: BaseCalibrator, features: Any):
-        self.features, self.table = features, model.model_.reference.table
-        self.density = model.model_.reference.density
-        self.number = {int(j): k for k, j in enumerate(self.table.numbers)}
-        self.category = {int(j): k for k, j in enumerate(self.table.categories)}
-        self.columns: dict[int, Ints] = {}
-
-    def value(self, i: int, j: int) -> str:
-        if j not in self.columns:
-            self.columns[j] = column_values(self.features, j)
-        value = self.columns[j][i]
-        if is_missing(value):
-            return MISSING
-        if j in self.number:
-            return _number(float(value))
-        known = self.table.levels[self.category[j]]
-        return str(value) if value in known else f"never seen: {value!r}"
-
-    def center(self, r: int, j: int) -> str:
-        """Mean of a number, most usual level of a category."""
-        if j in self.number:
-            return _number(self.density.mean[r, self.number[j]])
-        c = self.category[j]
-        first, last = self.density.level_offsets[c : c + 2]
-        shares = self.density.log_share[r, first:last]
-        level = self.table.levels[c][int(np.argmax(shares[:-1]))]
-        return MISSING if level is None else str(level)
-
-    def usual(self, r: int, j: int) -> str:
-        """As ``center``, with the bandwidth of a number."""
-        if j not in self.number:
-            return self.center(r, j)
-        width = 1 / np.sqrt(self.density.precision_of(r)[self.number[j]])
-        return f"{self.center(r, j)} ± {_number(width)}"
 
 
 def _distance(X: Any, model: BaseCalibrator, seed: int) -> DistanceDisplay | str:
@@ -260,14 +224,6 @@ def _moved(X: Any, columns: Ints, points: Floats, picked: Ints) -> Any:
     for name, values in moved.items():
         rows[name] = values
     return rows
-
-
-def _number(value: float) -> str:
-    """Four digits, with commas between thousands; very large and small numbers by powers of 10."""
-    if np.isnan(value):
-        return MISSING
-    plain = 1e4 <= abs(value) < 1e12
-    return f"{float(f'{value:.4g}'):,.0f}" if plain else f"{value:.4g}"
 
 
 def _short(value: float) -> float | None:

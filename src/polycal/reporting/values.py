@@ -1,0 +1,94 @@
+"""Values of rows and of polytopes, as text that people read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OrdinalEncoder
+
+from .._utils.arrays import Array, Ints
+from ..core.table import column_values, is_missing
+from ..estimators import BaseCalibrator
+
+MISSING = "missing"
+
+
+class ShownValues:
+    """Values of some rows and of the polytopes, as text.
+
+    ``features`` are the rows as the classifier gets them, ``X`` as the model was given them. Codes
+    of categories, which a Pipeline has made, are shown as the categories themselves.
+    """
+
+    def __init__(self, model: BaseCalibrator, features: Any, X: Any, names: list[str]):
+        self.features, self.table = features, model.model_.reference.table
+        self.density = model.model_.reference.density
+        self.number = {int(j): k for k, j in enumerate(self.table.numbers)}
+        self.category = {int(j): k for k, j in enumerate(self.table.categories)}
+        self.decoded = decoded_levels(model.estimator_)
+        self.columns: dict[int, Ints] = {}
+        self.X, self.names = X, names
+
+    def value(self, i: int, j: int) -> str:
+        """Value of feature j in row i; a category that no training row had is named as such."""
+        if j not in self.columns:
+            self.columns[j] = self._column(j)
+        value = self.columns[j][i]
+        if is_missing(value):
+            return MISSING
+        if j in self.number:
+            return number_text(float(value))
+        known = self.decoded.get(j, self.table.levels[self.category[j]])
+        return str(value) if value in known else f"never seen: {value!r}"
+
+    def _column(self, j: int) -> Array:
+        """The column as the user gave it, where it has become codes."""
+        if j not in self.decoded or not hasattr(self.X, "columns"):
+            return column_values(self.features, j)
+        return column_values(self.X, list(self.X.columns).index(self.names[j]))
+
+    def center(self, r: int, j: int) -> str:
+        """Mean of a number, most usual level of a category."""
+        if j in self.number:
+            return number_text(self.density.mean[r, self.number[j]])
+        c = self.category[j]
+        first, last = self.density.level_offsets[c : c + 2]
+        shares = self.density.log_share[r, first:last]
+        level = self.table.levels[c][int(np.argmax(shares[:-1]))]
+        if j in self.decoded and level is not None:
+            place = int(level)
+            level = self.decoded[j][place] if 0 <= place < len(self.decoded[j]) else None
+        return MISSING if is_missing(level) else str(level)
+
+    def usual(self, r: int, j: int) -> str:
+        """As ``center``, with the bandwidth of a number."""
+        if j not in self.number:
+            return self.center(r, j)
+        width = 1 / np.sqrt(self.density.precision_of(r)[self.number[j]])
+        return f"{self.center(r, j)} ± {number_text(width)}"
+
+
+def decoded_levels(parent: Any) -> dict[int, Array]:
+    """Levels of each column that a Pipeline of one ColumnTransformer and a classifier encodes."""
+    if not isinstance(parent, Pipeline) or len(parent.steps) != 2:
+        return {}
+    columns = parent.steps[0][1]
+    if not isinstance(columns, ColumnTransformer):
+        return {}
+    found: dict[int, Array] = {}
+    for name, encoder, _ in columns.transformers_:
+        if isinstance(encoder, OrdinalEncoder):
+            first = columns.output_indices_[name].start
+            found |= {first + k: levels for k, levels in enumerate(encoder.categories_)}
+    return found
+
+
+def number_text(value: float) -> str:
+    """Four digits, with commas between thousands; very large and small numbers by powers of 10."""
+    if np.isnan(value):
+        return MISSING
+    plain = 1e4 <= abs(value) < 1e12
+    return f"{float(f'{value:.4g}'):,.0f}" if plain else f"{value:.4g}"
