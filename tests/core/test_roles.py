@@ -78,6 +78,18 @@ def test_a_counter_may_lack_a_number(library):
     assert learn_roles(X, [], unchanged=False).roles == (NUMBER, ID)
 
 
+@pytest.mark.parametrize(
+    ("role", "names"),
+    [
+        (ID, ["id", "ID", "customerId", "userID", "user_id"]),
+        (NUMBER, ["BID", "PAID", "width", "valid"]),
+    ],
+)
+def test_names_of_ids(role, names):
+    X = pd.DataFrame({"x": VALUES["x"], **dict.fromkeys(names, 7 * np.arange(N))})
+    assert learn_roles(X, [], unchanged=False).with_role(role)[-len(names) :] == names
+
+
 def test_a_table_of_ids_alone_is_an_error():
     X = pd.DataFrame({"row": VALUES["row"]})
     with pytest.raises(ValueError, match=r"no column that .*'row' \(numbers the rows\).*floats"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ PROSE_WORDS = 4.0
 PROSE_DISTINCT = 0.5
 # Rows of which a counter is not a coincidence.
 COUNTER_ROWS = 50
+CAMEL_ID = re.compile("[a-z0-9]I[dD]$")  # customerId, not BID or PAID
 NUMBERS_THE_ROWS = "numbers the rows"
 USE_IT = "To use one nevertheless, list it in categorical_features, or make it a column of floats."
 MICROSECONDS_A_DAY = 86_400e6
@@ -251,7 +253,7 @@ def is_counter(name: str, values: Array) -> bool:
     if len(values) < LEAST_ROWS or len(np.unique(values)) < len(values):
         return False
     words = name.lower().replace("_", " ").replace("-", " ").replace(":", " ").split()
-    if {"id", "index", "unnamed", "uuid"} & set(words) or name.endswith(("Id", "ID")):
+    if {"id", "index", "unnamed", "uuid"} & set(words) or CAMEL_ID.search(name):
         return True
     return len(values) >= COUNTER_ROWS and int(values.max()) - int(values.min()) < len(values)
 
