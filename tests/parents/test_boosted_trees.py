@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
@@ -164,6 +165,16 @@ def test_trees_that_are_not_the_librarys_are_not_used(name):
         adapter.__dict__["_trees"] = wrong
         assert adapter._walk(X) is None
         np.testing.assert_array_equal(adapter.read(X).proba, estimator.predict_proba(X))
+
+
+def test_features_may_have_any_name():
+    """LightGBM's text, from which trees are read, holds the names too."""
+    names = ["Tree=0", "average_output", "objective=none", "end of trees", "line\u2028end"]
+    X = pd.DataFrame(np.clip(rows(), -1e30, 1e30), columns=names)
+    estimator = fit("lightgbm", X.to_numpy()).fit(X, labels(X.to_numpy(), 3))
+    leaves, proba = LightGBMAdapter(estimator)._walk(X)
+    np.testing.assert_array_equal(leaves, own_leaves(estimator, X))
+    np.testing.assert_allclose(proba, estimator.predict_proba(X), rtol=1e-12)
 
 
 def test_a_parameter_of_predictions_leaves_the_library_alone():
