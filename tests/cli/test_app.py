@@ -55,7 +55,7 @@ def test_help_has_examples():
         ),
         (
             ["fit", "{f}/train.csv", "--target", "grape", "-o", "{f}/x", "--weight", "region"],
-            "column 'region' must hold numbers; line 2 of",
+            "column 'region' must hold finite numbers; line 2 of",
         ),
         (["fit", "{f}/head.csv", "--target", "grape", "-o", "{f}/x"], "holds no rows"),
         (["evaluate", "{m}", "{f}/head.csv", "--target", "grape"], "holds no rows"),
@@ -81,7 +81,10 @@ def test_help_has_examples():
         ),
         (["predict", "{m}", "{f}/test.csv", "-o", "{f}/no/o.csv"], "does not exist"),
         (["predict", "{m}", "{f}/short.csv", "-o", "{f}/o.csv"], "lacks the column"),
-        (["predict", "{m}", "{f}/words.csv", "-o", "{f}/o.csv"], "must hold numbers; line 3 of"),
+        (
+            ["predict", "{m}", "{f}/words.csv", "-o", "{f}/o.csv"],
+            "finite numbers; line 3 of",
+        ),
         (["predict", "{m}", "{f}/empty.csv", "-o", "{f}/o.csv"], "is empty"),
         (["predict", "{m}", "{f}/head.csv", "-o", "{f}/o.csv"], "holds no rows"),
         (["evaluate", "{m}", "{f}/test.csv", "--target", "y"], "'y' is not a column"),

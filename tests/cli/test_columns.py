@@ -146,8 +146,11 @@ def test_csv_and_parquet_give_the_same(tmp_path, table):
 
 def test_what_cannot_be_read_names_its_line(tmp_path):
     table = write(tmp_path / "t.csv", {"a": ["1", "x"], "d": ["2020-01-01", "soon"]})
-    with pytest.raises(ValueError, match=r"'a' must hold numbers; line 3 of .*t\.csv holds 'x'"):
+    with pytest.raises(ValueError, match=r"must hold finite numbers; line 3 of .*t\.csv holds 'x'"):
         typed(table, ColumnRoles.of({"a": Role(NUMBER, "")}))
+    infinite = write(tmp_path / "i.csv", {"a": ["1", "-inf", "1e400"]})
+    with pytest.raises(ValueError, match=r"must hold finite numbers; line 3 .* holds '-inf'"):
+        typed(infinite, ColumnRoles.of({"a": Role(NUMBER, "")}))
     with pytest.raises(ValueError, match=r"'d' must hold dates as ISO8601; line 3 of .* 'soon'"):
         typed(table, ColumnRoles.of({"d": Role(DATE, "")}))
     frame = pd.DataFrame({"a": pd.to_datetime(["2020-01-01"])})
@@ -179,3 +182,11 @@ def test_text_of_categories():
     assert found["a"].tolist() == ["1", None, "3"]
     assert found["b"].tolist() == ["x", None, "y"]
     assert found["c"].tolist() == ["True", "False", "True"]
+
+
+def test_text_of_a_number_does_not_depend_on_the_others():
+    roles = ColumnRoles.of({"a": Role(CATEGORY, "")})
+    table = pd.DataFrame({"a": [1.0, 2.5, np.nan]})
+    assert typed(table, roles)["a"].tolist() == ["1", "2.5", None]
+    assert typed(table[:1], roles)["a"].tolist() == ["1"]
+    assert typed(table.astype("Float64"), roles)["a"].tolist() == ["1", "2.5", None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import sys
@@ -83,10 +84,28 @@ def test_separators_are_named(tmp_path):
         ([["1,234"], ["5,678"]], ",", "."),  # quoted thousands
         ([["1.5", "3,7"], ["2.5", ""]], ",", "."),
         ([["12.03.2024"]], ";", "."),
+        ([["0,5", "1.234", "5.678"]], ";", ","),  # thousands with a point
+        ([["0.5", "1,234", "5,678"]], ";", "."),
+        ([["1,234"], ["5,678"]], ";", ","),
+        ([["0.123", "7"]], ";", "."),
     ],
 )
 def test_decimal_marks(rows, separator, decimal):
     assert find_decimal(rows, separator) == decimal
+
+
+def test_the_decimal_mark_may_come_late(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n" + "1;x\n" * 1000 + "1,500;x\n")
+    assert Source(tmp_path / "t.csv").read().attrs["decimal"] == ","
+
+
+def test_a_cell_may_be_long(tmp_path):
+    (tmp_path / "t.csv").write_text(f"a;b\n1;{'x' * 200_000}\n")
+    limit = csv.field_size_limit(131_072)  # that of a new process
+    try:
+        assert len(Source(tmp_path / "t.csv").read()["b"].iloc[0]) == 200_000
+    finally:
+        csv.field_size_limit(limit)
 
 
 def test_cells_are_read_exactly(tmp_path):

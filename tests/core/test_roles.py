@@ -69,6 +69,33 @@ def test_a_frame_of_numbers_is_left_as_it_is():
     assert learn_roles(np.zeros((3, 2)), [], unchanged=False) is None
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_counter_may_lack_a_number(library):
+    values = [None, *range(1, N)]
+    X = LIBRARIES[library]({"x": VALUES["x"], "row": values})
+    if library == "pandas":
+        X["row"] = pd.array(values, dtype="Int64")
+    assert learn_roles(X, [], unchanged=False).roles == (NUMBER, ID)
+
+
+@pytest.mark.parametrize(
+    ("role", "names"),
+    [
+        (ID, ["id", "ID", "customerId", "userID", "user_id"]),
+        (NUMBER, ["BID", "PAID", "width", "valid"]),
+    ],
+)
+def test_names_of_ids(role, names):
+    X = pd.DataFrame({"x": VALUES["x"], **dict.fromkeys(names, 7 * np.arange(N))})
+    assert learn_roles(X, [], unchanged=False).with_role(role)[-len(names) :] == names
+
+
+def test_a_table_of_ids_alone_is_an_error():
+    X = pd.DataFrame({"row": VALUES["row"]})
+    with pytest.raises(ValueError, match=r"no column that .*'row' \(numbers the rows\).*floats"):
+        learn_roles(X, [], unchanged=False)
+
+
 def test_declared_categories_are_no_ids():
     X = pd.DataFrame({"customer": VALUES["customer"], "row": VALUES["row"]})
     assert learn_roles(X, ["customer", "row"], unchanged=False).roles == (CATEGORY, CATEGORY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
@@ -114,6 +115,18 @@ def test_other_models_are_read_by_the_library(settings):
         np.testing.assert_array_equal(adapter.read(X).proba, estimator.predict_proba(X))
 
 
+@pytest.mark.parametrize("dtype", ["i8", "i4", ">f8", "f4", "f8"])
+def test_large_numbers_are_rounded_as_lightgbm_rounds_them(dtype):
+    """It turns arrays of other numbers than floats into float32, where 10^8 + 1 is 10^8."""
+    X = np.random.default_rng(0).integers(10**8, 10**8 + 3000, (N, 3))
+    y = (X[:, 0] % 200 > 100).astype(int)
+    estimator = lightgbm.LGBMClassifier(n_estimators=20, min_child_samples=2, n_jobs=1, verbose=-1)
+    estimator.fit(X.astype(float), y)
+    reading = LightGBMAdapter(estimator).read(X.astype(dtype))
+    proba = estimator.predict_proba(X.astype(dtype))
+    np.testing.assert_allclose(reading.proba, proba, rtol=1e-12)
+
+
 @pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
 def test_early_stopped_trees_are_those_that_predict():
     X = rows()
@@ -152,6 +165,16 @@ def test_trees_that_are_not_the_librarys_are_not_used(name):
         adapter.__dict__["_trees"] = wrong
         assert adapter._walk(X) is None
         np.testing.assert_array_equal(adapter.read(X).proba, estimator.predict_proba(X))
+
+
+def test_features_may_have_any_name():
+    """LightGBM's text, from which trees are read, holds the names too."""
+    names = ["Tree=0", "average_output", "objective=none", "end of trees", "line\u2028end"]
+    X = pd.DataFrame(np.clip(rows(), -1e30, 1e30), columns=names)
+    estimator = fit("lightgbm", X.to_numpy()).fit(X, labels(X.to_numpy(), 3))
+    leaves, proba = LightGBMAdapter(estimator)._walk(X)
+    np.testing.assert_array_equal(leaves, own_leaves(estimator, X))
+    np.testing.assert_allclose(proba, estimator.predict_proba(X), rtol=1e-12)
 
 
 def test_a_parameter_of_predictions_leaves_the_library_alone():

@@ -108,12 +108,16 @@ def typed(table: Any, roles: ColumnRoles) -> Any:
 
 def exact_text(column: Any) -> Array:
     """Cells as text, exactly as in the file; None where there is no value."""
-    if column.dtype.kind == "f" and (column.dropna() % 1 == 0).all():
-        column = column.astype("Int64")  # as it was before a missing value
     missing = column.isna().to_numpy()
+    # 1.0 is 1, as it was before a missing value, whatever the other cells are.
+    shown = _text_of_float if column.dtype.kind == "f" else str
     text = np.empty(len(column), dtype=object)
-    text[:] = [None if gone else str(v) for v, gone in zip(column, missing, strict=True)]
+    text[:] = [None if gone else shown(v) for v, gone in zip(column, missing, strict=True)]
     return text
+
+
+def _text_of_float(value: float) -> str:
+    return str(int(value) if value.is_integer() else value)
 
 
 # ------------------------------------------------------------------ deciding
@@ -282,11 +286,11 @@ def _numbers(table: Any, name: str, role: Role) -> Floats:
     if wrong.any():
         truth = [TRUTH.get(word.lower(), np.nan) for word in text[wrong]]
         values[wrong] = truth
-        wrong = np.isnan(values) & ~gone
+    wrong = ~np.isfinite(values) & ~gone
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(
-            f"column {name!r} must hold numbers; {place_of(table, row)} holds "
+            f"column {name!r} must hold finite numbers; {place_of(table, row)} holds "
             f"{column.iloc[row]!r}. Correct it (an empty cell is a missing value), or fit the "
             f"model with --category {_quoted(name)} or --drop {_quoted(name)}."
         )

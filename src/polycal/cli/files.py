@@ -28,7 +28,7 @@ TEXT_KINDS = (".csv", ".tsv", ".txt")
 TABLE_KINDS = (".parquet", ".pq")
 SEPARATORS = (",", ";", "\t", "|")
 NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
-# Bytes and lines from which separator, encoding and decimal mark are found.
+# Bytes from which encoding and decimal mark are found, and lines from which the separator is.
 SAMPLE_BYTES = 1 << 20
 SAMPLE_LINES = 200
 # Rows that become one piece of a frame; cells as Python objects take ten times the memory.
@@ -37,7 +37,7 @@ PIECE = 50_000
 EXACT = {"integer_object_nulls": True, "date_as_object": False}
 COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 POINT_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)\.\d+")
-THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}((,\d{3})+|(\.\d{3})+)")
 
 
 @dataclass(frozen=True)
@@ -129,15 +129,16 @@ class Source:
             raise ValueError(f"{self.name} is no Parquet file that can be read: {error}.") from None
 
     def _csv_pieces(self, file: IO[bytes], start: bytes, n_rows: int) -> Iterator[Any]:
+        csv.field_size_limit(2**31 - 1)
         encoding = self.encoding or self._find_encoding(start)
         if codecs.lookup(encoding).name == "utf-8":
             encoding = "utf-8-sig"  # with or without a mark
-        lines = start.decode(encoding, errors="replace").splitlines(keepends=True)[:SAMPLE_LINES]
+        lines = start.decode(encoding, errors="replace").splitlines(keepends=True)
         declared = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None  # a line of Excel
         separator = self._separator or (declared.group(1) if declared else None)
         if separator is None:
             tabs = "".join(self.path.suffixes[-2:]).lower().startswith(".tsv")
-            separator = "\t" if tabs else find_separator(lines)
+            separator = "\t" if tabs else find_separator(lines[:SAMPLE_LINES])
         sample = list(csv.reader(lines, delimiter=separator))
         decimal = self.decimal or find_decimal(sample[1:], separator)
         text = io.TextIOWrapper(file, encoding=encoding, newline="")
@@ -156,7 +157,6 @@ class Source:
 
     def _records(self, text: IO[str], separator: str, n_rows: int, skipped: int) -> Iterator[Any]:
         reader = csv.reader(text, delimiter=separator, strict=True)
-        csv.field_size_limit(2**31 - 1)
         names: list[str] | None = None
         rows: list[list[str]] = []
         at: list[int] = []
@@ -312,13 +312,19 @@ def find_separator(lines: list[str]) -> str:
 
 
 def find_decimal(rows: Iterable[list[str]], separator: str) -> str:
-    """The decimal mark: "," where more cells are numbers with it than with a point."""
+    """The decimal mark: "," where more cells are numbers with it than with a point.
+
+    Cells that may be thousands, such as 1.234, count only where there are no others.
+    """
     cells = [cell.strip() for row in rows for cell in row]
     comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
-    if separator == ",":  # quoted: 1,234 may be a thousand
-        comma = [cell for cell in comma if not THOUSANDS.fullmatch(cell)]
-    n_point = sum(POINT_NUMBER.fullmatch(cell) is not None for cell in cells)
-    return "," if len(comma) > n_point else "."
+    point = [cell for cell in cells if POINT_NUMBER.fullmatch(cell)]
+    sure_comma, sure_point = (
+        [cell for cell in part if not THOUSANDS.fullmatch(cell)] for part in (comma, point)
+    )
+    if sure_comma or sure_point:
+        return "," if len(sure_comma) > len(sure_point) else "."
+    return "," if separator != "," and len(comma) > len(point) else "."
 
 
 def place_of(table: Any, row: int) -> str:

@@ -55,7 +55,16 @@ def _codes(X: Any) -> list[Array] | None:
     is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
     if not is_table or len(X) == 0 or n_columns(X) == 0:
         return None
-    return [_value_codes(column_values(X, j)) for j in range(n_columns(X))]
+    return [_value_codes(_values(X, j)) for j in range(n_columns(X))]
+
+
+def _values(X: Any, j: int) -> Array:
+    """One column; numbers of pandas as such, where ``column_values`` makes an object of each."""
+    if hasattr(X, "iloc"):
+        dtype = X.dtypes.iloc[j]
+        if isinstance(dtype, np.dtype) and dtype.kind in "fiub":
+            return np.asarray(X.iloc[:, j])
+    return column_values(X, j)
 
 
 def _groups(codes: Sequence[Array]) -> Ints | None:
@@ -76,7 +85,9 @@ def _groups(codes: Sequence[Array]) -> Ints | None:
 def _value_codes(column: Array) -> Array:
     """A number for each value of a column, equal for equal values of any type of table."""
     if column.dtype.kind in "fiub":
-        return (column.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+        numbers = column.astype(np.float64) + 0.0  # -0.0 becomes 0.0
+        numbers[np.isnan(numbers)] = np.nan  # whose bits may differ
+        return numbers.view(np.uint64)
     known: dict[Any, Any] = {}
     codes = np.empty(len(column), dtype=np.uint64)
     for i, value in enumerate(column.tolist()):

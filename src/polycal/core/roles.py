@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,7 +30,9 @@ PROSE_WORDS = 4.0
 PROSE_DISTINCT = 0.5
 # Rows of which a counter is not a coincidence.
 COUNTER_ROWS = 50
+CAMEL_ID = re.compile("[a-z0-9]I[dD]$")  # customerId, not BID or PAID
 NUMBERS_THE_ROWS = "numbers the rows"
+USE_IT = "To use one nevertheless, list it in categorical_features, or make it a column of floats."
 MICROSECONDS_A_DAY = 86_400e6
 
 
@@ -152,12 +155,18 @@ def learn_roles(X: Any, declared: Sequence[str], unchanged: bool) -> ColumnRoles
             roles[name] = Role(CATEGORY, "declared", (kind,))
         else:
             roles[name] = _role_of(column, kind)
-    return ColumnRoles.of(roles, unchanged)
+    found = ColumnRoles.of(roles, unchanged)
+    if roles and not unchanged and not found.features:
+        raise ValueError(
+            f"X has no column that says something about new rows: {', '.join(_left_out(found))}. "
+            f"{USE_IT}"
+        )
+    return found
 
 
 def _role_of(column: Any, kind: str) -> Role:
     if kind == NUMBER:
-        if column.dtype.is_integer() and is_counter(column.name, column.to_numpy()):
+        if column.dtype.is_integer() and is_counter(column.name, column.drop_nulls().to_numpy()):
             return Role(ID, NUMBERS_THE_ROWS)
         return Role(NUMBER, "")
     if kind == DATE:
@@ -244,7 +253,7 @@ def is_counter(name: str, values: Array) -> bool:
     if len(values) < LEAST_ROWS or len(np.unique(values)) < len(values):
         return False
     words = name.lower().replace("_", " ").replace("-", " ").replace(":", " ").split()
-    if {"id", "index", "unnamed", "uuid"} & set(words) or name.endswith(("Id", "ID")):
+    if {"id", "index", "unnamed", "uuid"} & set(words) or CAMEL_ID.search(name):
         return True
     return len(values) >= COUNTER_ROWS and int(values.max()) - int(values.min()) < len(values)
 
@@ -282,13 +291,15 @@ def report_roles(columns: ColumnRoles, verbose: int) -> None:
         return
     if verbose:
         tqdm.write(f"Columns:\n{columns}", file=sys.stderr)
-    left_out = [
-        f"{name!r} ({role.reason})" for name, role in columns.items() if role.role in LEFT_OUT
-    ]
+    left_out = _left_out(columns)
     if left_out:
         warnings.warn(
             f"X has columns that say nothing about new rows, and they are left out: "
-            f"{', '.join(left_out)}. To use one nevertheless, list it in categorical_features, or "
-            "make it a column of floats. model.columns_ says how each column was read.",
+            f"{', '.join(left_out)}. {USE_IT} model.columns_ says how each column was read.",
             stacklevel=6,
         )
+
+
+def _left_out(columns: ColumnRoles) -> list[str]:
+    """Columns that are left out, each with the reason."""
+    return [f"{name!r} ({role.reason})" for name, role in columns.items() if role.role in LEFT_OUT]

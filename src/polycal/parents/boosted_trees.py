@@ -44,12 +44,14 @@ class BoostedTrees:
     @classmethod
     def of_lightgbm(cls, booster: Any) -> BoostedTrees | None:
         """The trees that a Booster predicts with; None where one is not of plain splits."""
-        head, *parts = booster.model_to_string().split("\nTree=")
+        # Below the trees stand names of features, which may look like anything.
+        text, _, _ = booster.model_to_string().partition("\nend of trees\n")
+        head, *parts = text.split("\nTree=")
         fields = _fields(head)
         objective, *settings = fields.get("objective", "none").split()
         factor = [part[len("sigmoid:") :] for part in settings if part.startswith("sigmoid:")]
         plain = objective == "multiclass" or (objective == "binary" and len(factor) == 1)
-        if not plain or "average_output" in head:
+        if not plain or "average_output" in head.split("\n"):
             return None
         trees = [_lightgbm_tree(_fields(part)) for part in parts]
         baseline = np.zeros(int(fields["num_tree_per_iteration"]))
@@ -125,7 +127,7 @@ class Tree:
 
 def _fields(text: str) -> dict[str, str]:
     """The lines name=value of one part of LightGBM's text."""
-    lines = (line.partition("=") for line in text.splitlines())
+    lines = (line.partition("=") for line in text.split("\n"))
     return {name: value for name, equals, value in lines if equals}
 
 

@@ -24,6 +24,7 @@ from .forest import check_float32
 ROWS_AT_ONCE = 100_000
 # Rows on which each call proves leaves and probabilities, which differ by rounding alone.
 N_VERIFIED, PROVEN = 5, 1e-9
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 # pandas data types of text.
 TEXT_TYPES = ("object", "str", "string")
@@ -164,6 +165,12 @@ class LightGBMAdapter(BoostingAdapter):
     def same_names(self, known: Array, names: Array) -> bool:
         # LightGBM keeps "mean radius" as "mean_radius".
         return [str(name).replace(" ", "_") for name in names] == list(known)
+
+    def prepared(self, X: Any) -> Any:
+        # LightGBM itself turns an array of other numbers into float32, which rounds large ones.
+        if isinstance(X, np.ndarray) and X.dtype.kind in "iubf" and X.dtype not in FLOATS:
+            return X.astype(np.float32)
+        return super().prepared(X)
 
     def leaves(self, X: Any) -> Array:
         leaves: Array = self.estimator.predict(X, pred_leaf=True)
