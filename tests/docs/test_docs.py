@@ -20,6 +20,11 @@ from tests.toys.pages import BLOCK, commands, run_page, same_output, write_table
 ROOT = Path(__file__).parents[2]
 DOCS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 MODULES = ("datasets", "metrics", "plotting", "simulations")
+# Where the files of the main branch are, on the web.
+HERE = re.compile(
+    r"^https://(github\.com/polycal/polycal/(blob|tree)|raw\.githubusercontent\.com/polycal/polycal)"
+    r"/main/"
+)
 NEEDS_TORCH = {"docs/recipes.md"}
 # Pages on which every block that prints something is followed by what it prints.
 SHOWS_OUTPUT = {"docs/start.md"}
@@ -65,8 +70,9 @@ def test_every_command_is_on_its_page():
 @pytest.mark.parametrize("page", [*DOCS, "studies/README.md"])
 def test_named_files_and_commands_exist(page):
     text = text_of(page)
-    for path in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
-        assert ((ROOT / page).parent / path).exists(), path
+    for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        path, n_here = HERE.subn("", link)
+        assert ((ROOT if n_here else (ROOT / page).parent) / path).exists(), link
     for script in re.findall(r"python (\S+\.py)", text):
         assert (ROOT / script).exists(), script
     for module in re.findall(r"python -m (studies\.[a-z]\w*)", text):
@@ -76,6 +82,15 @@ def test_named_files_and_commands_exist(page):
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", text, flags=re.MULTILINE):
         assert f"\n{target}:" in makefile, target
+
+
+def test_links_of_the_readme_are_whole():
+    """A package index shows it outside of the repository: pictures are raw files, by address."""
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", text_of("README.md"))
+    assert len(links) > 10
+    for picture, link in links:
+        assert HERE.match(link), link
+        assert bool(picture) == link.startswith("https://raw."), link
 
 
 def test_every_page_is_in_the_navigation():
