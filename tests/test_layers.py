@@ -14,7 +14,7 @@ ROOT = Path(polycal.__file__).parent
 LAYERS = (
     {"_utils"},
     {"core"},
-    {"parents", "kernels", "metrics", "simulations"},
+    {"parents", "kernels", "metrics", "simulations", "datasets"},
     {"posterior", "gate"},
     {"calibration"},
     {"estimators"},

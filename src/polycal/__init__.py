@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import metrics, plotting, simulations
+    from . import datasets, metrics, plotting, simulations
     from ._utils.warnings import DataWarning, FewRowsWarning, LeakWarning, ShiftWarning
     from .calibration.fitted_model import Answer
     from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
@@ -28,6 +28,7 @@ __all__ = [
     "ModelFileError",
     "ShiftWarning",
     "TorchParent",
+    "datasets",
     "evaluate",
     "load",
     "metrics",

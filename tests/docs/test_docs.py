@@ -6,25 +6,28 @@ import importlib
 import inspect
 import re
 import runpy
-import shlex
 import xml.etree.ElementTree as ET
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sklearn.datasets import load_wine
-from typer.testing import CliRunner
 
 import polycal
 from polycal.cli.app import app
 from polycal.estimators.base import BaseCalibrator
+from tests.toys.pages import BLOCK, commands, run_page, same_output, write_tables
 
 ROOT = Path(__file__).parents[2]
 DOCS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+MODULES = ("datasets", "metrics", "plotting", "simulations")
+# Where the files of the main branch are, on the web.
+HERE = re.compile(
+    r"^https://(github\.com/polycal/polycal/(blob|tree)|raw\.githubusercontent\.com/polycal/polycal)"
+    r"/main/"
+)
 NEEDS_TORCH = {"docs/recipes.md"}
-# Commands that take minutes, or a clone's data; other tests run them.
-TOO_LONG = ("polycal demo", "polycal reproduce")
+# Pages on which every block that prints something is followed by what it prints.
+SHOWS_OUTPUT = {"docs/start.md"}
 
 
 def text_of(page: str) -> str:
@@ -35,66 +38,41 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text_of(page), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [page for page in DOCS if blocks(page, "python")])
-def test_python_blocks_run(page, tmp_path, monkeypatch):
-    """The blocks of a page run in order, in one session."""
-    monkeypatch.chdir(tmp_path)  # what they write
+@pytest.mark.parametrize("page", [page for page in DOCS if BLOCK.search(text_of(page))])
+def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch):
+    """The blocks of a page run in order, in one session and one folder."""
     if page in NEEDS_TORCH:
         pytest.importorskip("torch")
-    session: dict = {}
-    for block in blocks(page, "python"):
-        exec(compile(block, page, "exec"), session)
+    write_tables(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for run in run_page(page):
+        if run.shown is not None:
+            assert same_output(run.shown, run.printed), f"{run.code}prints\n{run.printed}"
+        elif page in SHOWS_OUTPUT:
+            assert not run.printed, f"run python -m tests.toys.pages {page}"
 
 
-def commands(page: str) -> list[str]:
-    """Lines of the page's console blocks, without comments."""
-    lines = "\n".join(blocks(page, "console")).splitlines()
-    return [line.split("  #")[0].strip() for line in lines if line.strip()]
-
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory):
-    """Files that the pages name: an id, a label and some features."""
-    folder = tmp_path_factory.mktemp("tables")
-    wine = load_wine(as_frame=True)
-    table = wine.data[["alcohol", "flavanoids", "proline"]].copy()
-    table["region"] = np.where(np.arange(len(table)) % 3 == 0, "north", "south")
-    table["id"] = np.arange(len(table))
-    table["label"] = wine.target_names[wine.target]
-    table = table.sample(frac=1, random_state=0)
-    table[:120].to_csv(folder / "train.csv", index=False)
-    table[120:].to_csv(folder / "test.csv", index=False)
-    table[120:].drop(columns="label").to_csv(folder / "new.csv", index=False)
-    table[120:].assign(proline=1e6).to_csv(folder / "other.csv", index=False)
-    return folder
-
-
-@pytest.mark.parametrize(
-    "page", [page for page in DOCS if any(c.startswith("polycal") for c in commands(page))]
-)
-@pytest.mark.filterwarnings("ignore:left out")  # the column id
-def test_polycal_commands_run(page, tables, monkeypatch):
-    """The commands of a page run in order, in one folder."""
-    monkeypatch.chdir(tables)
-    for command in commands(page):
-        if command.startswith("polycal") and not command.startswith(TOO_LONG):
-            result = CliRunner().invoke(app, shlex.split(command)[1:])
-            assert result.exit_code == 0, f"{command}: {result.output}"
+def test_the_comparison_of_outputs_works():
+    assert same_output("alpha  0.912\n", "alpha 0.913\n")
+    assert not same_output("alpha 0.912\n", "alpha 0.812\n")
+    assert not same_output("edge 0.912\n", "out 0.912\n")
+    assert not same_output("1 2\n", "1\n")
 
 
 def test_every_command_is_on_its_page():
     names = [command.callback.__name__ for command in app.registered_commands]
     sections = re.findall(r"^## (\w+)$", text_of("docs/cli.md"), flags=re.MULTILINE)
     assert sections == names
-    shown = {command.split()[1] for command in commands("docs/cli.md")}
+    shown = {line.split()[1] for line in commands("\n".join(blocks("docs/cli.md", "console")))}
     assert shown == set(names)
 
 
 @pytest.mark.parametrize("page", [*DOCS, "studies/README.md"])
 def test_named_files_and_commands_exist(page):
     text = text_of(page)
-    for path in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
-        assert ((ROOT / page).parent / path).exists(), path
+    for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        path, n_here = HERE.subn("", link)
+        assert ((ROOT if n_here else (ROOT / page).parent) / path).exists(), link
     for script in re.findall(r"python (\S+\.py)", text):
         assert (ROOT / script).exists(), script
     for module in re.findall(r"python -m (studies\.[a-z]\w*)", text):
@@ -104,6 +82,15 @@ def test_named_files_and_commands_exist(page):
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", text, flags=re.MULTILINE):
         assert f"\n{target}:" in makefile, target
+
+
+def test_links_of_the_readme_are_whole():
+    """A package index shows it outside of the repository: pictures are raw files, by address."""
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", text_of("README.md"))
+    assert len(links) > 10
+    for picture, link in links:
+        assert HERE.match(link), link
+        assert bool(picture) == link.startswith("https://raw."), link
 
 
 def test_every_page_is_in_the_navigation():
@@ -144,7 +131,7 @@ def test_the_map_of_equations_is_complete():
 
 
 def test_every_public_name_is_on_the_page_of_names():
-    modules = [polycal, polycal.metrics, polycal.plotting, polycal.simulations]
+    modules = [polycal, *(getattr(polycal, name) for name in MODULES)]
     names = {module.__name__: sorted(module.__all__) for module in modules}
     # set_..._request comes from scikit-learn's metadata routing.
     ours = [base for base in BaseCalibrator.__mro__ if base.__module__.startswith("polycal")]
@@ -159,9 +146,9 @@ def test_every_public_name_is_on_the_page_of_names():
 
 def test_every_public_class_and_function_is_in_the_reference():
     listed = re.findall(r"^   (\w+)$", text_of("docs/reference.rst"), flags=re.MULTILINE)
-    modules = [polycal, polycal.metrics, polycal.plotting, polycal.simulations]
+    modules = [polycal, *(getattr(polycal, name) for name in MODULES)]
     names = [name for module in modules for name in module.__all__]
-    assert sorted(listed) == sorted({*names} - {"PAPER", "metrics", "plotting", "simulations"})
+    assert sorted(listed) == sorted({*names} - {"PAPER", *MODULES})
 
 
 def test_every_display_is_shown_and_the_pictures_are_small():

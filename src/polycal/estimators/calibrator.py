@@ -17,6 +17,20 @@ class GeodesicCalibrator(BaseCalibrator):
     pi(x) is estimated from the labels near x; the trust weight alpha(x) says how much training
     data there is near x.
 
+    The defaults are meant to be kept. Five parameters matter; the others are for special needs or
+    to reproduce the paper:
+
+    - ``estimator``: the classifier that you would use without polycal. A better one gives better
+      answers.
+    - ``calibration``: which rows the parent has not seen, so that it can be judged by them. Change
+      it if the parent is slow to fit ("holdout" fits it once) or the rows are ordered in time (a
+      splitter). Rows of your own go to ``fit`` as ``X_cal`` and ``y_cal``.
+    - ``false_alarm``: how many ordinary rows may be called "out". Raise it if a wrong answer to a
+      strange row costs more than a refusal.
+    - ``prior``: the class shares where the model will be used, if they differ from those of the
+      training rows. Far from the data they are the answer.
+    - ``random_state``: a number makes the fit repeatable.
+
     Parameters
     ----------
     estimator : classifier, default=None
