@@ -126,3 +126,13 @@ def test_ctrl_c_leaves_no_half_file(folder, model):
     assert b"Traceback" not in said
     assert not out.exists()
     assert not list(folder.glob(".big_out*"))
+
+
+def test_a_table_that_has_shifted_is_said():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=300), "b": rng.normal(size=300)})
+    y = np.where(table["a"] + rng.normal(size=300) > 0, "yes", "no")
+    forest = RandomForestClassifier(20, random_state=0)
+    model = polycal.GeodesicCalibrator(forest, random_state=0).fit(table, y)
+    with pytest.warns(polycal.ShiftWarning, match="100% of the 300 rows .*column 'b' is far"):
+        predict.predict_table(model, table.assign(b=1000.0), [], "")

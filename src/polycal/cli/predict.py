@@ -11,6 +11,8 @@ from tqdm import tqdm
 
 from .._utils.files import atomic_file
 from .._utils.optional import optional
+from ..calibration.query_guards import warn_of_shift
+from ..core.execution import Execution
 from ..gate.explanation import EDGE, INSIDE, OUTSIDE
 from .files import STREAM, Source, Writer, kind_of
 from .tables import features_of
@@ -54,6 +56,8 @@ def predict_table(model: Any, table: Any, keep: list[str], prefix: str) -> Any:
         raise ValueError(f"--keep {absent} is not a column of DATA: {list(table.columns)[:20]}.")
     X = features_of(model, table)
     answer = model.answer(X)
+    names = getattr(model, "feature_names_in_", None)
+    warn_of_shift(model.model_, answer, names, Execution(model.n_jobs))
     why = model.explain_answer(answer)
     columns = {"prediction": model.classes_[answer.most_probable]}
     columns |= {f"p_{label}": answer.probabilities[:, k] for k, label in enumerate(model.classes_)}
