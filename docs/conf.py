@@ -87,7 +87,7 @@ def copy_studies(app: object) -> None:
         if not text.startswith("# "):
             text = f"# {file.parent.name}: {file.stem}\n\n{text}"
         copy.write_text(f"---\norphan: true\n---\n\n{text}")
-    readme = (STUDIES / "README.md").read_text().replace("](", "](../studies/")
+    readme = re.sub(r"\]\((?!#)", "](../studies/", (STUDIES / "README.md").read_text())
     (target / "README.md").write_text(link_pages(readme))
 
 

@@ -27,7 +27,7 @@ HERE = re.compile(
 )
 NEEDS_TORCH = {"docs/recipes.md"}
 # Pages on which every block that prints something is followed by what it prints.
-SHOWS_OUTPUT = {"docs/start.md"}
+SHOWS_OUTPUT = {"docs/start.md", "docs/guide.md", "docs/recipes.md"}
 
 
 def text_of(page: str) -> str:
