@@ -19,6 +19,7 @@ import polycal
 from polycal import PAPER, GeodesicCalibrator
 from polycal.calibration import folds
 from polycal.estimators import model_facts
+from polycal.kernels import Sampling
 
 X, Y = make_classification(2400, 8, n_informative=5, n_classes=3, flip_y=0.1, random_state=0)
 NEW, NEW_Y = X[1600:], Y[1600:]
@@ -195,3 +196,17 @@ def test_no_row_is_scored_with_its_own_label(monkeypatch):
     ).fit(X[:1600], y)
     assert len(model.model_.scores.log_f) < 0.3 * 1600
     assert np.abs(model.predict_proba(NEW)[:, 1] - 0.5).mean() < 0.06
+
+
+@pytest.mark.parametrize("parent", ["forest", "boosting", "classifier"])
+def test_folds_are_searched_as_the_model_is(monkeypatch, parent):
+    """Fewer rows of a fold might make the exact search the cheaper one."""
+
+    def many(sampling, modes, by_sides=False):
+        return len(modes) > 1100
+
+    monkeypatch.setattr(Sampling, "is_cheaper", many)
+    model = GeodesicCalibrator(PARENTS[parent], calibration="cv", random_state=0)
+    model.fit(X[:1250], Y[:1250])  # folds of 1000 rows
+    assert model.search_ == "sampled"
+    assert log_loss(NEW_Y, model.predict_proba(NEW), labels=np.unique(Y)) < 1.0

@@ -212,6 +212,7 @@ def cross_fitted_folds(
     What is left of it at each rank of the scores is seen on the same rows, which are returned too.
     """
     reference = ReferenceSet.build(reading, rows, settings, execution)
+    settings = reference.with_this_search(settings)
     # The same rows for every set, as far as it has them.
     place = np.random.default_rng(0).permutation(len(rows))
     own = None

@@ -283,6 +283,19 @@ class ReferenceSet:
         """The sampled tables of each witness that has them."""
         return {name: index.tables for name, index in self._sampled_indices.items()}
 
+    def with_this_search(self, settings: ReferenceSettings) -> ReferenceSettings:
+        """The settings for other reference sets, which are searched as this one is.
+
+        Votes by sampled paths have other exponents than exact ones, so the sources of a pool must
+        not be of both kinds.
+        """
+        sampled = self._sampled_indices
+        stand_in = self.planes is not None and self.hyperplanes is None
+        by_planes = "kernel" if stand_in else "hyperplanes"
+        return replace(
+            settings, sample_modes="kernel" in sampled, sample_planes=by_planes in sampled
+        )
+
     def forget_tables(self) -> None:
         """Give the memory of sampled tables back."""
         for index in self._sampled_indices.values():
