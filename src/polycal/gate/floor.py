@@ -173,8 +173,8 @@ class CalibrationScores:
         promised = f"at most {kept:.2%} of new in-distribution rows, {whose}"
         if kept > level:
             promised += (
-                f" (the level of {level:.2%} and one calibration row, since the lowest score is far "
-                "below all others)"
+                f" (the level of {level:.2%} and one calibration row, since the lowest score is "
+                "far below all others)"
             )
         if self.y is None:
             return promised
