@@ -18,6 +18,7 @@ is from that.
 from __future__ import annotations
 
 import argparse
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from tqdm import tqdm
 
-from polycal import PAPER, GeodesicCalibrator, report
+from polycal import PAPER, GeodesicCalibrator, ShiftWarning, report
 from polycal.metrics import expected_calibration_error, mean_max_confidence, ood_calibration_error
 from polycal.simulations import make_gaussian_xor, sample_sphere
 
@@ -130,6 +131,7 @@ def draw(models, X, y, path: Path) -> None:
 
 
 def main() -> None:
+    warnings.simplefilter("ignore", ShiftWarning)  # rows far from the data are asked on purpose
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("demo.png"), help="the figure's path")
     parser.add_argument("--report", type=Path, default=Path("demo.html"), help="its path")
