@@ -1,4 +1,4 @@
-"""Compiled loops: kept in a folder where there is one, and told of when they are compiled.
+"""Compiled loops: kept in a folder where there is one, with a message when they are compiled.
 
 Numba refuses to cache a function where it finds no folder that it may write to, as in a container
 with a read-only file system. Here such a function is compiled anew by each process, unless it was

@@ -76,8 +76,8 @@ def _columns_option(help: str) -> Any:
     return typer.Option(metavar="NAME", help=text, show_default=False)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(asked: bool) -> None:
+    if asked:
         print(sys.modules["polycal"].__version__)
         raise typer.Exit
 
