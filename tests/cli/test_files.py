@@ -13,7 +13,15 @@ import pyarrow as arrow
 import pyarrow.parquet
 import pytest
 
-from polycal.cli.files import STREAM, Source, Writer, check_output, find_decimal, find_separator
+from polycal.cli.files import (
+    STREAM,
+    Source,
+    Writer,
+    check_output,
+    decimal_of,
+    find_decimal,
+    find_separator,
+)
 
 TABLE = "Größe;Note\n1,5;gut\n2,5;na ja\n"
 
@@ -92,6 +100,47 @@ def test_separators_are_named(tmp_path):
 )
 def test_decimal_marks(rows, separator, decimal):
     assert find_decimal(rows, separator) == decimal
+
+
+@pytest.mark.parametrize(
+    ("cells", "trained", "decimal"),
+    [
+        (["1.234", "7"], ",", ","),  # thousands, as in the training file
+        (["1,234", "7"], ".", "."),
+        (["1.234", "0,5", "2.75"], ",", ","),  # one cell is enough to confirm the mark
+        (["12", "x"], ",", ","),
+    ],
+)
+def test_the_decimal_mark_of_the_training_file_holds(tmp_path, cells, trained, decimal):
+    (tmp_path / "t.csv").write_text("a;b\n" + "".join(f"{cell};x\n" for cell in cells))
+    assert Source(tmp_path / "t.csv", trained=trained).read().attrs["decimal"] == decimal
+    named = Source(tmp_path / "t.csv", decimal=".", trained=trained)
+    assert named.read().attrs["decimal"] == "."
+
+
+@pytest.mark.parametrize(("cell", "trained", "found"), [("2.75", ",", "."), ("0,5", ".", ",")])
+def test_cells_that_contradict_the_training_file_are_reported(tmp_path, cell, trained, found):
+    (tmp_path / "t.csv").write_text(f"a;b\n{cell};x\n")
+    with pytest.warns(UserWarning, match=f"such as '{cell}'.*fitted on a file with '{trained}'"):
+        table = Source(tmp_path / "t.csv", trained=trained).read()
+    assert table.attrs["decimal"] == found
+
+
+def test_only_a_text_file_has_a_decimal_mark(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n1,5;x\n")
+    table = Source(tmp_path / "t.csv").read()
+    assert decimal_of(table) == ","
+    table.to_parquet(tmp_path / "t.parquet")
+    assert decimal_of(Source(tmp_path / "t.parquet").read()) is None
+
+
+def test_blanks_around_names_are_left_out(tmp_path):
+    (tmp_path / "t.csv").write_text("a , b,c\n1,2,3\n")
+    with pytest.warns(UserWarning, match="blanks around names.*'a ', which is read as 'a'"):
+        assert list(Source(tmp_path / "t.csv").read().columns) == ["a", "b", "c"]
+    (tmp_path / "t.csv").write_text("a, a\n1,2\n")
+    with pytest.raises(ValueError, match="several columns of the name 'a' .blanks around a name"):
+        Source(tmp_path / "t.csv").read()
 
 
 def test_the_decimal_mark_may_come_late(tmp_path):

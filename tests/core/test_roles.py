@@ -135,6 +135,7 @@ def test_numbers_for_text_are_reported():
         ({"roles": ("number", "colour")}, "is not known"),
         ({"details": ((), (1,))}, "is not known"),
         ({"reasons": "ab"}, "are not text"),
+        ({"decimal": ";"}, "neither a point nor a comma"),
     ],
 )
 def test_roles_of_a_damaged_file(change, message):

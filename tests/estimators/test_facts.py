@@ -28,3 +28,10 @@ def test_weights_of_the_witnesses_are_those_of_the_pool():
     weights = witness_weights(model)
     assert list(weights) == ["parent", "kernel", "hyperplanes"]
     assert abs(sum(weights.values()) - model.pool_weights_[:, :2].sum()) < 1e-12
+
+
+def test_long_labels_are_shortened():
+    labels = [letter * 5000 for letter in "abc"]
+    model = KernelDensityForest(25, random_state=0).fit(X, [labels[code] for code in y])
+    assert f"{'a' * 37}...: 0.331" in model_facts(model)["class priors"]
+    assert len(str(model)) < 5000

@@ -57,7 +57,9 @@ def forest(**settings):
 FITTED = GeodesicCalibrator(forest(), random_state=0).fit(X, Y)
 FITTED_FRAME = GeodesicCalibrator(forest(), random_state=0).fit(FRAME, Y)
 BOOSTING = HistGradientBoostingClassifier(max_iter=3, random_state=0)
-FITTED_CITY = GeodesicCalibrator(BOOSTING, calibration="holdout", random_state=0).fit(CITY, Y)
+FITTED_CITY = GeodesicCalibrator(
+    BOOSTING, calibration="holdout", false_alarm=0.05, random_state=0
+).fit(CITY, Y)
 FROZEN = FrozenEstimator(forest().fit(X, Y))
 
 

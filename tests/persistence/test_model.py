@@ -14,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import polycal
 from polycal import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
 from polycal.persistence import UnknownTypeError, WrongModuleError
-from tests.toys.model_files import MARKS, PARENTS, again, assert_same
+from tests.toys.model_files import MARKS, PARENTS, again, assert_same, forged
 from tests.toys.models import small_forest
 
 pytestmark = MARKS
@@ -168,3 +168,15 @@ def test_a_folder_that_is_not_there(iris, tmp_path):
     model = KernelDensityForest(10, random_state=0).fit(*iris)
     with pytest.raises(FileNotFoundError, match="there is no such folder: .*none'"):
         model.save(tmp_path / "none" / "m.polycal")
+
+
+def test_roles_of_a_file_that_is_older_than_decimal_marks(iris, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(iris[0], columns=list("abcd"))
+    model = GeodesicCalibrator(small_forest(), calibration="holdout", random_state=0)
+    model.fit(X, iris[1]).save(tmp_path / "m.polycal")
+    old = forged(tmp_path / "m.polycal", lambda m, a: m["state"]["columns"].pop("decimal"))
+    loaded = polycal.load(old)
+    assert loaded.columns_ == model.columns_
+    assert loaded.columns_.decimal is None
+    assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))

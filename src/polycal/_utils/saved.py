@@ -75,9 +75,9 @@ def saved_number(
     return _field(Number(kind, optional, above, below), default)
 
 
-def saved_value() -> Any:
+def saved_value(default: Any = MISSING) -> Any:
     """A field that is a plain value."""
-    return _field(Value())
+    return _field(Value(), default)
 
 
 def saved_part(default: Any = MISSING) -> Any:

@@ -14,6 +14,9 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from .arrays import Array, Floats, Ints
 
+# Packages of Dask's collections; the second is that of dataframes in 2024.
+DASK = ("dask", "dask_expr")
+
 
 def one_of(allowed: Sequence[str], **named: object) -> None:
     """Each value is one of the allowed strings."""
@@ -120,6 +123,22 @@ def is_table(X: object) -> None:
             "Found array with 0 feature(s) while a minimum of 1 is required. Give a frame with "
             "columns."
         )
+
+
+def is_dask(X: object) -> bool:
+    """Whether X is a collection of Dask, which is not imported to find out."""
+    return any(base.__module__.partition(".")[0] in DASK for base in type(X).__mro__)
+
+
+def check_local(**named: object) -> None:
+    """No value is a collection of Dask."""
+    for name, value in named.items():
+        if is_dask(value):
+            raise TypeError(
+                f"{name} must be rows in memory here; got a Dask {type(value).__name__}. Compute a "
+                f"part of it: {name}.partitions[0].compute(). predict_proba, predict_log_proba, "
+                "predict, score_samples and in_distribution take Dask collections as they are."
+            )
 
 
 def folds(**named: object) -> None:

@@ -130,14 +130,18 @@ def fit(
     """Fit a parent on a table, calibrate it, and write a model file."""
     with _errors(), show.say.status("reading"):
         from .columns import chosen_roles
-        from .files import STREAM, Source, check_output
+        from .files import STREAM, Source, check_output, decimal_of
         from .fit import fit_table
 
         if output == STREAM:
             raise ValueError("--output must name a file; a model is not written to stdout.")
         sources = [data] if calibration_file is None else [data, calibration_file]
         check_output(output, *sources)
-        table, *held = [Source(path, sep, encoding, decimal).read() for path in sources]
+        table = Source(data, sep, encoding, decimal).read()
+        held = None
+        if calibration_file is not None:
+            mark = decimal_of(table)
+            held = Source(calibration_file, sep, encoding, decimal, mark).read()
         names = list(table.columns)
         for option, name in (("--target", target), ("--weight", weight)):
             if name is not None and name not in names:
@@ -149,7 +153,7 @@ def fit(
         progress = show.say.is_terminal and not as_json
         model, facts = fit_table(
             table,
-            held[0] if held else None,
+            held,
             target,
             chosen,
             weight,
@@ -194,10 +198,11 @@ def predict(
 
     with _errors():
         from .files import STREAM, Source, check_output
+        from .tables import trained_mark
 
-        source = Source(data, sep, encoding, decimal)
         check_output(output, data, model)
         loaded = _load(model)
+        source = Source(data, sep, encoding, decimal, trained_mark(loaded))
         facts = predict_file(
             loaded, source, output, keep or [], prefix, rows_at_a_time, not as_json
         )
@@ -275,10 +280,10 @@ def explain(
 
     with _errors():
         from .files import Source
-        from .tables import features_of
+        from .tables import features_of, trained_mark
 
         loaded = _load(model)
-        table = Source(data, sep, encoding, decimal).read()
+        table = Source(data, sep, encoding, decimal, trained_mark(loaded)).read()
         found = explain_rows(loaded, features_of(loaded, table), rows, features)
     if as_json:
         return show.as_json({"rows": found})
@@ -366,18 +371,25 @@ def _load(path: Path) -> Any:
 
 
 def _rows(
-    model: Path, data: Path, target: str, ood: Path | None, reading: tuple[str | None, ...]
+    model: Path,
+    data: Path,
+    target: str,
+    ood: Path | None,
+    reading: tuple[str | None, str | None, str | None],
 ) -> tuple[Any, Any, Any, Any]:
     """Model, features, labels, and features of the OOD rows if any."""
     from .files import Source
-    from .tables import features_of, labels_of
+    from .tables import features_of, labels_of, trained_mark
 
     loaded = _load(model)
+    mark = trained_mark(loaded)
     with show.say.status("reading"):
-        table = Source(data, *reading).read()
+        table = Source(data, *reading, mark).read()
         y = labels_of(table, target, loaded.classes_)
-        X_ood = None if ood is None else features_of(loaded, Source(ood, *reading).read())
-        return loaded, features_of(loaded, table), y, X_ood
+        X = features_of(loaded, table)
+        if ood is None:
+            return loaded, X, y, None
+        return loaded, X, y, features_of(loaded, Source(ood, *reading, mark).read())
 
 
 def _number(text: str, name: str) -> float:

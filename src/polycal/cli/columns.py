@@ -25,7 +25,7 @@ from ..core.roles import (
     is_counter,
     role_of_words,
 )
-from .files import place_of
+from .files import decimal_of, place_of
 
 # Cells of a feature that are missing values.
 MISSING = frozenset(
@@ -72,7 +72,7 @@ def decide(table: Any, chosen: dict[str, Role], left_out: Iterable[str | None]) 
             "out without this note.",
             stacklevel=2,
         )
-    return ColumnRoles.of(roles)
+    return ColumnRoles.of(roles, decimal=decimal_of(table))
 
 
 def chosen_roles(names: list[str], **options: list[str] | None) -> dict[str, Role]:

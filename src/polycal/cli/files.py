@@ -22,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from .._utils.optional import optional
+from ..core.roles import DECIMAL_MARKS
 
 STREAM = Path("-")  # stdin or stdout
 TEXT_KINDS = (".csv", ".tsv", ".txt")
@@ -42,12 +43,17 @@ THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}((,\d{3})+|(\.\d{3})+)")
 
 @dataclass(frozen=True)
 class Source:
-    """A file and how it is read; what is None is found from the beginning of the file."""
+    """A file and how it is read; what is None is found from the beginning of the file.
+
+    ``trained`` is the decimal mark of the file that the model was fitted on. It holds for this
+    file too, unless a mark is named or the cells contradict it.
+    """
 
     path: Path
     separator: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+    trained: str | None = None
 
     def __post_init__(self) -> None:
         if self.separator is not None and len(self._separator or "") != 1:
@@ -55,7 +61,7 @@ class Source:
                 f"--sep must be one character, or tab, comma, semicolon or pipe; got "
                 f"{self.separator!r}."
             )
-        if self.decimal not in (None, ".", ","):
+        if self.decimal not in (None, *DECIMAL_MARKS):
             raise ValueError(f'--decimal must be "." or ","; got {self.decimal!r}.')
         if self.encoding is not None:
             try:
@@ -140,7 +146,7 @@ class Source:
             tabs = "".join(self.path.suffixes[-2:]).lower().startswith(".tsv")
             separator = "\t" if tabs else find_separator(lines[:SAMPLE_LINES])
         sample = list(csv.reader(lines, delimiter=separator))
-        decimal = self.decimal or find_decimal(sample[1:], separator)
+        decimal = self.decimal or self._find_decimal(sample[1:], separator)
         text = io.TextIOWrapper(file, encoding=encoding, newline="")
         try:
             if declared:
@@ -217,6 +223,22 @@ class Source:
             )
             return "cp1252"
         return "utf-8"
+
+    def _find_decimal(self, rows: list[list[str]], separator: str) -> str:
+        """The mark of the training file, where there was one and no cell contradicts it."""
+        if self.trained is None:
+            return find_decimal(rows, separator)
+        contrary = contrary_number(rows, self.trained)
+        if contrary is None:
+            return self.trained
+        found = "." if self.trained == "," else ","
+        warnings.warn(
+            f"{self.name} has numbers such as {contrary!r}, so it is read with the decimal mark "
+            f"{found!r}; the model was fitted on a file with {self.trained!r}. If that is wrong, "
+            f"say --decimal {self.trained}",
+            stacklevel=2,
+        )
+        return found
 
     def _bad_line(self, encoding: str) -> str:
         """Where a file cannot be decoded, in words; nothing for a stream."""
@@ -316,15 +338,37 @@ def find_decimal(rows: Iterable[list[str]], separator: str) -> str:
 
     Cells that may be thousands, such as 1.234, count only where there are no others.
     """
-    cells = [cell.strip() for row in rows for cell in row]
-    comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
-    point = [cell for cell in cells if POINT_NUMBER.fullmatch(cell)]
-    sure_comma, sure_point = (
-        [cell for cell in part if not THOUSANDS.fullmatch(cell)] for part in (comma, point)
-    )
+    comma, point = _fractions(rows)
+    sure_comma, sure_point = _sure(comma), _sure(point)
     if sure_comma or sure_point:
         return "," if len(sure_comma) > len(sure_point) else "."
     return "," if separator != "," and len(comma) > len(point) else "."
+
+
+def contrary_number(rows: Iterable[list[str]], decimal: str) -> str | None:
+    """A cell that is a number with the other decimal mark alone; None if one surely has this."""
+    comma, point = map(_sure, _fractions(rows))
+    same, other = (comma, point) if decimal == "," else (point, comma)
+    return other[0] if other and not same else None
+
+
+def _fractions(rows: Iterable[list[str]]) -> tuple[list[str], list[str]]:
+    """Cells that are numbers with a decimal comma, and those with a decimal point."""
+    cells = [cell.strip() for row in rows for cell in row]
+    comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
+    point = [cell for cell in cells if POINT_NUMBER.fullmatch(cell)]
+    return comma, point
+
+
+def _sure(cells: list[str]) -> list[str]:
+    """Numbers whose mark cannot be that of thousands."""
+    return [cell for cell in cells if not THOUSANDS.fullmatch(cell)]
+
+
+def decimal_of(table: Any) -> str | None:
+    """The decimal mark of a table of a text file; None if its columns have types."""
+    mark: str | None = table.attrs.get("decimal")
+    return None if table.attrs.get("typed", True) else mark
 
 
 def place_of(table: Any, row: int) -> str:
@@ -346,11 +390,21 @@ def _frame(names: list[str], rows: list[list[str]], at: list[int]) -> Any:
 
 
 def _names(header: list[str], file: str) -> list[str]:
-    """Names of the columns; one without a name has that of pandas, "Unnamed: 0"."""
-    names = [name if name.strip() else f"Unnamed: {j}" for j, name in enumerate(header)]
+    """Names of the columns, without blanks around them; one without a name is "Unnamed: 0"."""
+    names = [name.strip() or f"Unnamed: {j}" for j, name in enumerate(header)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"{file} has several columns of the name {twice!r}. Rename all but one.")
+        blanks = " (blanks around a name do not count)" if header.count(twice) < 2 else ""
+        raise ValueError(
+            f"{file} has several columns of the name {twice!r}{blanks}. Rename all but one."
+        )
+    changed = [name for name in header if name.strip() and name != name.strip()]
+    if changed:
+        warnings.warn(
+            f"{file}: blanks around names of columns are left out, as in {changed[0]!r}, which is "
+            f"read as {changed[0].strip()!r}.",
+            stacklevel=2,
+        )
     return names
 
 

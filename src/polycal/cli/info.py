@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.roles import LEFT_OUT, ColumnRoles
 from ..estimators import model_facts, parent_name, witness_weights
+from .tables import trained_mark
 
 
 def facts_for_people(model: Any, path: Path) -> dict[str, str]:
@@ -17,6 +18,8 @@ def facts_for_people(model: Any, path: Path) -> dict[str, str]:
     if columns := _columns(model):
         shown = [f"{name} ({roles[name].role})" if name in roles else name for name in columns]
         facts["columns"] = ", ".join(shown)
+    if (mark := trained_mark(model)) is not None:
+        facts["decimal mark"] = {".": "point", ",": "comma"}[mark]
     unchanged = model.columns_ is None or model.columns_.unchanged
     if not unchanged and (left_out := model.columns_.with_role(*LEFT_OUT)):
         facts["left out"] = ", ".join(f"{name} ({roles[name].role})" for name in left_out)
@@ -46,6 +49,7 @@ def facts_for_machines(model: Any, path: Path) -> dict[str, Any]:
         "priors": dict(priors),
         "bytes": path.stat().st_size,
         "columns": _columns(model),
+        "decimal_mark": trained_mark(model),
         "roles": {} if model.columns_ is None else dict(_roles(model.columns_)),
     }
 

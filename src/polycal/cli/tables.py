@@ -19,6 +19,9 @@ def features_of(model: Any, table: Any) -> Any:
     names = [str(name) for name in getattr(model, "feature_names_in_", ())]
     if not names:
         raise ValueError("the model has no column names. Fit it on a table with named columns.")
+    # Files are read without blanks around names; a model of Python may have them.
+    blanks = {name.strip(): name for name in names if name not in table.columns}
+    table = table.rename(columns=blanks)
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise ValueError(
@@ -35,6 +38,11 @@ def features_of(model: Any, table: Any) -> Any:
     for name in roles.with_role(CATEGORY):  # the parent reads the data type
         X[name] = X[name].astype("category")
     return X
+
+
+def trained_mark(model: Any) -> str | None:
+    """The decimal mark of the text file that the model was fitted on; None if unknown."""
+    return None if model.columns_ is None else model.columns_.decimal
 
 
 def roles_of(model: Any, names: list[str]) -> ColumnRoles:

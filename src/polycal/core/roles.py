@@ -22,6 +22,7 @@ NUMBER, CATEGORY, DATE, TEXT, ID, DROPPED = "number", "category", "date", "text"
 PLURAL = {NUMBER: "numbers", CATEGORY: "categories", DATE: "dates", TEXT: "text"}
 ROLES = (NUMBER, CATEGORY, DATE, TEXT, ID, DROPPED)
 LEFT_OUT = (TEXT, ID, DROPPED)
+DECIMAL_MARKS = (".", ",")
 # Text is near-unique where at least this share of its values are distinct, in enough rows.
 NEAR_UNIQUE = 0.9
 LEAST_ROWS = 20
@@ -60,14 +61,18 @@ class ColumnRoles:
     details: tuple[tuple[str, ...], ...] = saved_value()
     # whether the parent gets the table unchanged, as a Pipeline does
     unchanged: bool = saved_number(bool)
+    # the decimal mark of the text file that the columns were read from; None without one
+    decimal: str | None = saved_value(default=None)
 
     @classmethod
-    def of(cls, columns: dict[str, Role], unchanged: bool = False) -> ColumnRoles:
+    def of(
+        cls, columns: dict[str, Role], unchanged: bool = False, decimal: str | None = None
+    ) -> ColumnRoles:
         """Build from the role of each column."""
         found = columns.values()
         parts = [tuple(part) for part in zip(*found, strict=True)] or [(), (), ()]
         roles, reasons, details = parts
-        return cls(tuple(columns), roles, reasons, details, unchanged)
+        return cls(tuple(columns), roles, reasons, details, unchanged, decimal)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -126,6 +131,8 @@ class ColumnRoles:
             yield "the roles of the columns do not fit their names"
         elif not set(self.roles) <= set(ROLES) or not all(map(_is_texts, self.details)):
             yield "the role of a column is not known"
+        elif self.decimal is not None and not _is_decimal_mark(self.decimal):
+            yield "the decimal mark is neither a point nor a comma"
 
 
 def as_frame(X: Any) -> Any:
@@ -303,3 +310,7 @@ def report_roles(columns: ColumnRoles, verbose: int) -> None:
 def _left_out(columns: ColumnRoles) -> list[str]:
     """Columns that are left out, each with the reason."""
     return [f"{name!r} ({role.reason})" for name, role in columns.items() if role.role in LEFT_OUT]
+
+
+def _is_decimal_mark(value: Any) -> bool:
+    return isinstance(value, str) and value in DECIMAL_MARKS

@@ -30,6 +30,7 @@ from ..core.reading import LabelledRows, Reading
 from ..core.roles import ColumnRoles, declared_names, learn_roles, report_roles
 from ..core.table import check_numbers, check_table, find_categories
 from ..parents import Adapter
+from .collections import lazy_on_dask
 from .facts import model_facts
 from .inspection import Inspection
 
@@ -222,6 +223,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         query_guards.warn_of_shift(self.model_, answer, names, self._execution)
         return answer
 
+    @lazy_on_dask
     def predict_proba(self, X: Any) -> Floats:
         """Predict the probability of each class: alpha(x) pi(x) + (1 - alpha(x)) prior.
 
@@ -237,6 +239,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """
         return self._watched_answer(X).probabilities
 
+    @lazy_on_dask
     def predict_log_proba(self, X: Any) -> Floats:
         """Predict the logarithm of the probability of each class.
 
@@ -253,6 +256,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
+    @lazy_on_dask
     def predict(self, X: Any) -> Array:
         """Predict the class of highest probability.
 
@@ -270,6 +274,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         columns = self._watched_answer(X).most_probable
         return self.classes_[columns]
 
+    @lazy_on_dask
     def score_samples(self, X: Any) -> Floats:
         """Score how much training data there is near each row.
 
@@ -286,6 +291,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """
         return self.answer(X).log_f
 
+    @lazy_on_dask
     def in_distribution(self, X: Any) -> Floats:
         """Compute the trust weight alpha of each row.
 
@@ -400,6 +406,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def _check_query(self, X: Any) -> Any:
         """New rows as the parent takes them."""
         check_is_fitted(self, "model_")
+        validation.check_local(X=X)
         parent = self.model_.parent
         if parent.raw_input and not parent.in_order(X):
             raise ValueError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+LONGEST_LABEL = 40  # characters of a label that are shown
+
 
 def parent_name(model: Any) -> str:
     """Name of the parent's class; for a Pipeline, also that of its last step."""
@@ -36,9 +38,15 @@ def model_facts(model: Any) -> dict[str, str]:
         "search": describe_search(model),
         "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
         "class priors": ", ".join(
-            f"{c}: {p:.3g}" for c, p in zip(model.classes_, model.priors_, strict=True)
+            f"{shortened(str(c))}: {p:.3g}"
+            for c, p in zip(model.classes_, model.priors_, strict=True)
         ),
     }
+
+
+def shortened(label: str) -> str:
+    """A label of at most LONGEST_LABEL characters: its beginning, and dots for the rest."""
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 3]}..."
 
 
 def describe_search(model: Any) -> str:

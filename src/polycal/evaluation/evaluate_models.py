@@ -82,11 +82,12 @@ def evaluate(
     >>> from sklearn.datasets import load_iris
     >>> from polycal import KernelDensityForest, evaluate
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = KernelDensityForest(50, random_state=0).fit(X[::2], y[::2])
+    >>> model = KernelDensityForest(50, false_alarm=0.05, random_state=0).fit(X[::2], y[::2])
     >>> found = evaluate({"KDF": model}, X[1::2], y[1::2], ood={"far": X[1::2] + 50})
     >>> [f.value for f in found.figures if f.metric == "auroc"]
     [1.0]
     """
+    validation.check_local(X=X, y=y)
     validation.share(level=level)
     validation.count(n_rounds=n_rounds, n_bins=n_bins)
     named, outside = _name_models(models), name_rows(ood)

@@ -148,7 +148,7 @@ class PathTables:
         none, starts, floats = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0)
         n = sampling.n_sequences
         empty = cls(
-            draws=draw_paths(modes, n_groups, sampling),
+            draws=draw_paths(modes, n_groups, sampling.scales, n, sampling.seed),
             salt=np.random.default_rng(sampling.seed).integers(0, 2**64, n, dtype=np.uint64),
             scales=sampling.scales,
             n_groups=n_groups,
@@ -175,7 +175,7 @@ class PathTables:
         label, weight = np.full(len(modes), -1, np.int32), np.zeros(len(modes))
         label[one], weight[one] = y[first[:-1][one]], weights[first[:-1][one]]
         known = (first, y.astype(np.int32), weights, label)
-        labelled = LabelledModes(_hash_of_all(modes, execution), n_candidates, *known)
+        labelled = LabelledModes(hash_of_all(modes, execution), n_candidates, *known)
 
         def sequences(some: slice) -> list[tuple[Array, ...]]:
             hashes = np.empty((some.stop - some.start, len(self.scales), len(modes)), np.uint64)
@@ -238,9 +238,8 @@ class PathTables:
 
     def _hash(self, modes: ActivationModes, out: Array, sequences: slice = slice(None)) -> None:
         """Fill out[r, e, i]: the hash of mode i along sequence r up to scale e."""
-        fill = unit_hashes if modes.packed else leaf_hashes
         paths = self.draws[sequences], self.salt[sequences]
-        fill(modes.codes, *paths, self.scales * self.n_groups, out)
+        path_hashes(modes, *paths, self.scales * self.n_groups, out)
 
     def look_up(
         self, modes: ActivationModes, n_classes: int, n_found: int, less: PathTables | None = None
@@ -320,6 +319,11 @@ class PathTables:
         )
 
     @property
+    def row_weight(self) -> float:
+        """Weight of a stored row among all rows: all of them are stored."""
+        return 1.0
+
+    @property
     def share_kept(self) -> Floats:
         """Share of the buckets that are kept at each scale."""
         kept: Floats = 1.0 / (self.left_out_bits.astype(float) + 1.0)
@@ -332,10 +336,18 @@ class PathTables:
         return sum(array.nbytes for array in (*self.arrays, *of_modes))
 
 
-def draw_paths(modes: ActivationModes, n_groups: int, sampling: Sampling) -> Array:
+def path_hashes(modes: ActivationModes, draws: Array, salt: Array, steps: Ints, out: Array) -> None:
+    """Fill out[r, e, i]: the hash of mode i along the first steps[e] draws of sequence r."""
+    fill = unit_hashes if modes.packed else leaf_hashes
+    fill(modes.codes, draws, salt, steps, out)
+
+
+def draw_paths(
+    modes: ActivationModes, n_groups: int, scales: Ints, n_sequences: int, seed: int
+) -> Array:
     """Independent uniform paths through the first groups, shape (n_sequences, n_draws)."""
-    rng = np.random.default_rng(sampling.seed)
-    shape = (sampling.n_sequences, int(sampling.scales[-1]))
+    rng = np.random.default_rng(seed)
+    shape = (n_sequences, int(scales[-1]))
     bits = 64 if modes.packed else 1
     groups = list(zip(modes.column_ranges, modes.sizes, strict=True))[:n_groups]
     draws = [bits * first + rng.integers(0, size, shape) for (first, _), size in groups]
@@ -343,7 +355,7 @@ def draw_paths(modes: ActivationModes, n_groups: int, sampling: Sampling) -> Arr
     return flat
 
 
-def _hash_of_all(modes: ActivationModes, execution: Execution) -> Array:
+def hash_of_all(modes: ActivationModes, execution: Execution) -> Array:
     """Hash of all symbols of each mode."""
     columns = np.arange(modes.codes.shape[1], dtype=np.int32)[None]
     out, salt = np.empty((1, 1, len(modes)), np.uint64), np.ones(1, np.uint64)

@@ -74,6 +74,8 @@ class SampledIndex(KernelIndex):
 
     def _prepare_counts(self, counts: Floats) -> PathTables | None:
         """Tables of what these counts are less than those of the tables, or None."""
+        if counts is self._counts:
+            return None
         less = self._counts - counts
         changed = np.flatnonzero(less.any(axis=1))
         if len(changed) == 0:
@@ -142,7 +144,7 @@ class SampledIndex(KernelIndex):
         if len(by_near):
             near = np.zeros((len(by_near), *sums.shape[1:]))
             near_sums(K, ids, counts, exponents[by_near], near)
-            found[by_near] = len(tables.draws) * near
+            found[by_near] = len(tables.draws) * tables.row_weight * near
         return found
 
     def _nearest_bytes(self, search: Search) -> float:
@@ -166,12 +168,12 @@ class SampledIndex(KernelIndex):
         """K @ values from sums over each leaf, where K is the share of some random paths."""
         stored, one_path = self.modes, np.array([1])
         queries = queries.coded_like(stored)
-        sampling = replace(self.sampling, scales=one_path, n_sequences=WEIGHING_PATHS)
+        seed = self.sampling.seed
         if stored.packed:
-            paths = draw_paths(stored, len(stored.sizes), sampling)
+            paths = draw_paths(stored, len(stored.sizes), one_path, WEIGHING_PATHS, seed)
             left, right = (path_symbols(modes.codes, paths) for modes in (queries, stored))
         else:
-            trees = np.random.default_rng(sampling.seed).permutation(stored.sizes[0])
+            trees = np.random.default_rng(seed).permutation(stored.sizes[0])
             trees = np.sort(trees[:WEIGHING_PATHS])
             left, right = (modes.codes[:, trees] for modes in (queries, stored))
         return leaf_matmul(left, right, values, execution)

@@ -116,6 +116,7 @@ def _load(path: str | os.PathLike[str], module: Any, trusted: Sequence[Any]) -> 
     reader.lengths["classes"] = len(model.classes_)
     _restore_features(model, reader, features, names)
     if columns is not None:
+        columns = {"decimal": None, **expect_type(dict, columns)}  # older files have no mark
         model.columns_ = reader.part(columns, (ColumnRoles,))
         known = set(getattr(model, "feature_names_in_", ()))
         require(known <= set(model.columns_.names), "a feature has no role")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .._utils.files import atomic_file
-from .._utils.validation import count
+from .._utils.validation import check_local, count
 from ..estimators import BaseCalibrator
 from .findings import Findings
 from .page import page
@@ -61,7 +61,7 @@ def report(
     >>> from sklearn.datasets import load_iris
     >>> from polycal import KernelDensityForest, report
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = KernelDensityForest(50, random_state=0).fit(X[::2], y[::2])
+    >>> model = KernelDensityForest(50, false_alarm=0.05, random_state=0).fit(X[::2], y[::2])
     >>> folder = tempfile.mkdtemp()
     >>> report(model, X[1::2], y[1::2], X[1::2] + 50, f"{folder}/iris.html").name
     'iris.html'
@@ -72,6 +72,7 @@ def report(
             "GeodesicCalibrator(FrozenEstimator(model)).fit(X, y, X_cal=..., y_cal=...)."
         )
     check_is_fitted(model, "model_")
+    check_local(X=X, y=y, X_ood=X_ood)
     count(max_rows=max_rows)
     path = Path(path)
     if path.is_dir():

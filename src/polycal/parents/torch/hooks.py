@@ -11,7 +11,7 @@ import numpy as np
 from ..._utils.arrays import Array
 from ..base import is_a
 from ..networks import RELU, Bounds, ReadingBuilder, piece_bits
-from .inference import only_tensor, to_array
+from .inference import CHANGED, only_tensor, to_array
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Recorder:
         self._handles: list[Any] = []
 
     def __enter__(self) -> Recorder:
+        CHANGED.acquire()
         try:
             self._add_hooks()
         except BaseException:
@@ -107,6 +108,7 @@ class Recorder:
     def __exit__(self, *error: object) -> None:
         for handle in self._handles:
             handle.remove()
+        CHANGED.release()
 
     def _before(self, module: Any, action: Callable[[Any], None]) -> None:
         """Call ``action`` with the first argument of each call of the module."""

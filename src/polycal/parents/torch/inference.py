@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -11,6 +12,10 @@ from ..._utils.optional import optional
 from ..base import is_a
 from .data import describe
 
+# Held while hooks, training flags or the device of a module are not the user's own: another thread
+# would record its rows too, or copy the hooks with the module.
+CHANGED = threading.RLock()
+
 
 @contextmanager
 def inference(model: Any, device: Any) -> Iterator[Any]:
@@ -19,6 +24,11 @@ def inference(model: Any, device: Any) -> Iterator[Any]:
     Training flags and device of the module are restored at the end. Gives the device.
     """
     torch = optional("torch", "torch")
+    with CHANGED:
+        yield from _inference(torch, model, device)
+
+
+def _inference(torch: Any, model: Any, device: Any) -> Iterator[Any]:
     devices = {tensor.device: None for tensor in [*model.parameters(), *model.buffers()]}
     original = next(iter(devices), torch.device("cpu"))
     target = original if device is None else torch.device(device)
