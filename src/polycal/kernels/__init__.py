@@ -12,6 +12,7 @@ from .network import NetworkIndex
 from .path_tables import PathTables, Sampling
 from .sampled import SampledIndex
 from .sides import LabelledSides
+from .stream_tables import StreamTables
 from .torch import TorchIndex
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "SampledIndex",
     "Sampling",
     "Search",
+    "StreamTables",
     "TorchIndex",
     "build_index",
     "pair_similarity",

@@ -106,7 +106,7 @@ def unit_hashes(codes, draws, salt, steps, out):
 
 
 @njit(nogil=True, cache=True)
-def _place(key, size):
+def place_of(key, size):
     """First slot for a key in a table of some size, by the upper half of the key."""
     return np.int64(((key >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32))
 
@@ -137,7 +137,7 @@ def assign_buckets(hashes, keep, bucket):
         if h & keep:
             bucket[i] = -1
             continue
-        place = _place(h, size)
+        place = place_of(h, size)
         while keys[place] != h and keys[place] != EMPTY:
             place = place + 1 if place + 1 < size else 0
         if keys[place] == EMPTY:
@@ -208,7 +208,7 @@ def build_table(hashes, left_out, salt, modes, n_classes):
     for i in range(n_rows):
         b = bucket[i]
         if b >= 0 and row[b] == i:
-            place = _place(hashes[i], n_slots)
+            place = place_of(hashes[i], n_slots)
             while tags[place] != NO_BUCKET:
                 place = place + 1 if place + 1 < n_slots else 0
             tags[place], values[place] = _tag(hashes[i]), value[b]
@@ -235,7 +235,7 @@ def look_up(hashes, tables, labels, sign, sums, met):
             # Reading the first slot of every query beforehand lets cache misses overlap.
             warm = 0
             for i in range(n_queries):
-                places[i] = _place(hashes[r, e, i], n_slots)
+                places[i] = place_of(hashes[r, e, i], n_slots)
                 warm |= tags[places[i]] | values[places[i]]
             for i in range(n_queries):
                 h, row, place = hashes[r, e, i], np.int32(-1), places[i]
@@ -274,7 +274,7 @@ def most_met(met, scales, n_candidates, ids):
             row = met[t, i]
             if row < 0 or row >= n_candidates:
                 continue
-            place = _place(np.uint64(row) * MIX_A, n_slots)
+            place = place_of(np.uint64(row) * MIX_A, n_slots)
             while mode[place] != row and mode[place] >= 0:
                 place = place + 1 if place + 1 < n_slots else 0
             if mode[place] < 0:
