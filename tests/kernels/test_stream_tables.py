@@ -153,8 +153,11 @@ def test_another_unit_changes_no_sum_and_a_copy_has_memory_of_its_own():
     tables = of_rows("leaves")
     queries = near_modes("leaves", 2, per_group=3)
     before, copied = tables.look_up(queries), tables.copy()
-    tables.rescale(2.0**10)
+    tables.rescale(2.0**-10)
+    tables.unit = 2.0**10
     assert_array_equal(tables.look_up(queries), before)
+    tables.rescale(2.0**10)
+    tables.unit = 1.0
     modes, y, weight = labelled_rows("leaves")
     tables.add(modes, y, weight, EXECUTION)
     assert_allclose(tables.look_up(queries), 2 * before, rtol=1e-12)
@@ -163,14 +166,16 @@ def test_another_unit_changes_no_sum_and_a_copy_has_memory_of_its_own():
     assert_allclose(copied.look_up(queries), 3 * before, rtol=1e-12)
 
 
-def test_buckets_of_hardly_any_weight_are_forgotten_where_a_table_is_nearly_full():
+def test_buckets_of_hardly_any_weight_are_forgotten_where_there_is_no_room():
     modes, y, weight = many_rows()
-    tables, roomy = empty(modes, memory=1.2e7), empty(modes)
-    for some in (tables, roomy):
+    tables, roomy, plain = empty(modes, memory=6e6), empty(modes), empty(modes, memory=6e6)
+    for some in (tables, roomy, plain):
         some.add(modes[:1500], y[:1500], 1e-6 * weight[:1500], EXECUTION)
+        some.least = 0.0 if some is plain else 1e-3
         some.add(modes[1500:], y[1500:], weight[1500:], EXECUTION)
-        some.forget(1e-3, EXECUTION)
     assert tables.used[-1].max() < 0.6 * roomy.used[-1].max()
+    assert tables.share_kept[-1] == 1
+    assert plain.share_kept[-1] < 1
     recent = empty(modes)
     recent.add(modes[1500:], y[1500:], weight[1500:], EXECUTION)
     expected = recent.look_up(modes)

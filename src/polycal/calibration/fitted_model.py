@@ -21,10 +21,11 @@ from ..parents import Adapter
 from ..posterior.posterior import Posterior, mixture, most_probable
 from ..posterior.votes import PolytopeVotes, QueryVotes
 from .reference_set import ReferenceSet
+from .stream import Stream
 
-PLANS = ("given", "holdout", "oob", "cv")
+PLANS = ("given", "holdout", "oob", "cv", "stream")
 # The model that is calibrated is the one that answers.
-EXACT_PLANS = PLANS[:2]
+EXACT_PLANS = ("given", "holdout")
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class FittedModel:
     false_alarm: float = saved_number(float, above=0.0, below=1.0)  # level of the verdict's floor
     caution: float = saved_number(float, above=0.0, below=1.0)  # level of alpha's floor
     plan: str = saved_value()  # source of the calibration rows, one of PLANS
+    # what rows are added to, where the model is one of a stream
+    stream: Stream | None = saved_part(default=None)
 
     def answer(self, X: Any, execution: Execution) -> Answer:
         """X -> reading -> neighbours -> posterior -> gate -> answer."""

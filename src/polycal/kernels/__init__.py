@@ -12,7 +12,9 @@ from .network import NetworkIndex
 from .path_tables import PathTables, Sampling
 from .sampled import SampledIndex
 from .sides import LabelledSides
+from .stored_modes import StoredModes, keys_of
 from .stream_tables import StreamTables
+from .streamed import StreamedTables
 from .torch import TorchIndex
 
 __all__ = [
@@ -26,8 +28,11 @@ __all__ = [
     "SampledIndex",
     "Sampling",
     "Search",
+    "StoredModes",
     "StreamTables",
+    "StreamedTables",
     "TorchIndex",
     "build_index",
+    "keys_of",
     "pair_similarity",
 ]

@@ -241,8 +241,19 @@ class PathTables:
         paths = self.draws[sequences], self.salt[sequences]
         path_hashes(modes, *paths, self.scales * self.n_groups, out)
 
+    def hashes(self, modes: ActivationModes) -> Array:
+        """Hash of each mode along each sequence up to each scale."""
+        hashes = np.empty((len(self.draws), len(self.scales), len(modes)), np.uint64)
+        self._hash(modes, hashes)
+        return hashes
+
     def look_up(
-        self, modes: ActivationModes, n_classes: int, n_found: int, less: PathTables | None = None
+        self,
+        modes: ActivationModes,
+        n_classes: int,
+        n_found: int,
+        less: PathTables | None = None,
+        hashes: Array | None = None,
     ) -> tuple[Floats, Ints]:
         """Estimated class sums (n_scales, n_queries, n_classes), and near modes.
 
@@ -251,8 +262,7 @@ class PathTables:
         that may be neighbours; -1 where there are fewer.
         """
         n_sequences, n_scales = len(self.draws), len(self.scales)
-        hashes = np.empty((n_sequences, n_scales, len(modes)), np.uint64)
-        self._hash(modes, hashes)
+        hashes = self.hashes(modes) if hashes is None else hashes
         sums = np.zeros((n_scales, len(modes), n_classes))
         met = np.empty((n_sequences * n_scales if n_found else 0, len(modes)), np.int32)
         look_up(hashes, self.arrays, ModeLabels(self.label, self.weight), 1.0, sums, met)

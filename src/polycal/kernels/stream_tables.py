@@ -28,6 +28,8 @@ LOAD = 0.7
 FIRST_SLOTS, ROWS_AT_ONCE = 4096, 4096
 # A scale keeps at least 2 to the power of minus this of its buckets.
 MOST_BITS = 24
+# Part of the most buckets that may be left where those of hardly any weight were forgotten.
+ENOUGH = 0.75
 # Least buckets of one sequence and scale for which tables are worth having.
 LEAST_BUCKETS = 64
 
@@ -64,7 +66,7 @@ class StreamTables:
     most: int = saved_number(int, above=0, below=2**40)
     # A bucket is left out at a scale if its hash has any of these bits.
     left_out_bits: Array = saved_array("uint64 stream_scales")
-    # Weights are in units of this one, which that of new rows may grow beyond.
+    # What a sum is multiplied by where it is looked up: weights may be in other units than rows.
     unit: float = saved_number(float, above=0.0, below=math.inf)
     # Only in the form that is saved: the buckets of each table, ascending by their keys.
     n_buckets: Ints = saved_array("int64 stream_tables")
@@ -73,6 +75,8 @@ class StreamTables:
     # of each scale, (n_sequences, n_slots, 1 + n_classes)
     slots: list[Floats] = unsaved("filled with the buckets", default=None)
     used: Ints = unsaved("counted", default=None)  # (n_scales, n_sequences), buckets
+    # Buckets of less weight are left out before half of all are, where there is no room.
+    least: float = unsaved("given with each batch", default=0.0)
 
     @classmethod
     def empty(
@@ -110,7 +114,7 @@ class StreamTables:
 
     def add(self, modes: ActivationModes, y: Ints, weight: Floats, execution: Execution) -> None:
         """Add rows with these modes, class codes and weights."""
-        y, weight = y.astype(np.int32), weight / self.unit
+        y = y.astype(np.int32)
         for rows in self._steps(len(modes)):
             self._add(modes[rows], y[rows], weight[rows], execution)
 
@@ -130,16 +134,13 @@ class StreamTables:
     def merge(self, other: StreamTables, execution: Execution) -> None:
         """Add all that is in other tables, of the same paths."""
         self._check_same_paths(other)
-        ratio = other.unit / self.unit
         for e in range(len(self.scales)):
             bits = max(self.left_out_bits[e], other.left_out_bits[e])
             self._thin(e, bits, execution)
             # No step brings more than fits into the slots that are free.
             for places in self._steps(other.slots[e].shape[1]):
                 self._make_room(places.stop - places.start, execution, e)
-                source = other.slots[e][:, places].copy()
-                source[:, :, 1:] *= ratio
-                self._insert(e, source, execution)
+                self._insert(e, other.slots[e][:, places].copy(), execution)
                 self._leave_out(execution, e)
 
     def look_up(self, modes: ActivationModes, hashes: Array | None = None) -> Floats:
@@ -155,17 +156,10 @@ class StreamTables:
         sums *= (self.unit * (self.left_out_bits.astype(float) + 1.0))[:, None, None]
         return sums
 
-    def rescale(self, unit: float) -> None:
-        """Count weights in another unit, a power of two of the present one, which is exact."""
+    def rescale(self, factor: float) -> None:
+        """Multiply all weights by a power of two, which is exact."""
         for slots in self.slots:
-            slots[:, :, 1:] *= self.unit / unit
-        self.unit = unit
-
-    def forget(self, least: float, execution: Execution) -> None:
-        """Leave out buckets of less weight where a table is nearly full."""
-        for e in range(len(self.scales)):
-            if 2 * self.used[e].max() > self.most:
-                self._thin(e, self.left_out_bits[e], execution, least / self.unit)
+            slots[:, :, 1:] *= factor
 
     # ----------------------------------------------------------------- slots
 
@@ -183,7 +177,7 @@ class StreamTables:
 
     @property
     def _most_slots(self) -> int:
-        return math.ceil(self.most / LOAD)
+        return int(math.ceil(self.most / LOAD))
 
     @property
     def _first_slots(self) -> int:
@@ -229,7 +223,11 @@ class StreamTables:
     def _leave_out(self, execution: Execution, scale: int | None = None) -> None:
         """Leave out half of the buckets of a scale until those of each sequence fit."""
         for e in range(len(self.scales)) if scale is None else [scale]:
-            while self.used[e].max() > self.most:
+            most = self.most
+            if self.least and self.used[e].max() > most:
+                self._thin(e, self.left_out_bits[e], execution, self.least)
+                most = int(ENOUGH * most)  # or the same would be due again soon
+            while self.used[e].max() > most:
                 bits = (self.left_out_bits[e] << np.uint64(1)) | np.uint64(1)
                 if int(bits).bit_length() > MOST_BITS:
                     raise ValueError(
