@@ -47,7 +47,7 @@ def many_rows(n=3000):
 
 
 def assert_same(one, other):
-    one, other = one.packed(), other.packed()
+    one, other = one.to_save(), other.to_save()
     assert_array_equal(one.left_out_bits, other.left_out_bits)
     assert_array_equal(one.n_buckets, other.n_buckets)
     assert_array_equal(one.key, other.key)
@@ -73,7 +73,7 @@ def test_neither_order_nor_batches_nor_threads_matter(kind):
     order = np.random.default_rng(5).permutation(96)
     for parts, n_jobs in ((1, 2), (7, 1), (96, 2)):
         assert_same(whole, of_rows(kind, parts, order, n_jobs=n_jobs))
-    assert_array_equal(whole.packed().total, of_rows(kind, n_jobs=2).packed().total)
+    assert_array_equal(whole.to_save().total, of_rows(kind, n_jobs=2).to_save().total)
 
 
 @pytest.mark.parametrize("memory", [1e9, 300_000])
@@ -120,7 +120,7 @@ def test_bits_are_the_fewest_with_which_the_buckets_fit():
     for some in np.array_split(np.arange(len(y)), 30):
         tables.add(modes[some], y[some], weight[some], EXECUTION)
     full.add(modes, y, weight, EXECUTION)
-    known = full.packed()
+    known = full.to_save()
     table = np.repeat(np.arange(len(known.n_buckets)), known.n_buckets)
     for e, bits in enumerate(tables.left_out_bits):
         of_scale = table // len(full.draws) == e
@@ -189,7 +189,7 @@ def test_a_pickled_copy_goes_on_alike():
     again = pickle.loads(pickle.dumps(tables))
     for some in (tables, again):
         some.add(modes[2000:], y[2000:], weight[2000:], EXECUTION)
-    one, other = tables.packed(), again.packed()
+    one, other = tables.to_save(), again.to_save()
     assert_array_equal(one.key, other.key)
     assert_array_equal(one.total, other.total)
 
@@ -217,7 +217,7 @@ def test_errors():
     ],
 )
 def test_forged_tables_are_refused(change, message):
-    tables = of_rows("leaves").packed()
+    tables = of_rows("leaves").to_save()
     names = [name for name in vars(tables) if name not in ("slots", "used")]
     saved = {name: getattr(tables, name) for name in names}
     assert list(StreamTables.restore(**saved).contradictions()) == []

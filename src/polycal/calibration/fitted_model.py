@@ -233,6 +233,9 @@ class FittedModel:
         """What does not fit together, in a model from a file."""
         if not isinstance(self.plan, str) or self.plan not in PLANS:
             yield "there is no such calibration"
+        if self.stream is not None:
+            tables = [found.sums for found in self.reference.streamed]
+            yield from self.stream.contradictions_with(tables)
         if self.scores.y is not None and self.scores.y.max() >= len(self.posterior.prior):
             yield "a calibration row has no class of the model"
         if self.gate.by_similarity == self.reference.euclidean:

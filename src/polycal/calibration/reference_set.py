@@ -280,6 +280,11 @@ class ReferenceSet:
         """The sampled tables of each witness that has them."""
         return {name: index.tables for name, index in self._sampled_indices.items()}
 
+    @property
+    def streamed(self) -> list[StreamedTables]:
+        """The tables of each witness that rows are still added to."""
+        return [found for found in self.sampled.values() if isinstance(found, StreamedTables)]
+
     def with_this_search(self, settings: ReferenceSettings) -> ReferenceSettings:
         """The settings for other reference sets, which are searched as this one is.
 

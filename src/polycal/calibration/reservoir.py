@@ -108,7 +108,7 @@ class Reservoir:
         """Rows, which ascend by priority, that only a rare class keeps."""
         return np.arange(len(self.y)) >= self.most
 
-    def packed(self) -> Self:
+    def to_save(self) -> Self:
         """The form that is saved, with leaf ids in their smallest type."""
         return self if self.modes is None else replace(self, modes=self.modes.narrowed())
 
@@ -125,5 +125,3 @@ class Reservoir:
             yield "a calibration row of a stream has no class of the model"
         elif not (self.weight > 0).all() or (np.diff(self.priority) < 0).any():
             yield "calibration rows of a stream have no weight, or are out of order"
-
-

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._utils.arrays import Bools, Floats, Ints
-from .._utils.saved import saved_array, saved_number, saved_part
+from .._utils.saved import saved_array, saved_number, saved_part, unsaved
 from ..core.columns import Columns
 from ..core.copies import find_copies, row_hashes
 from ..core.execution import Execution
@@ -33,11 +33,11 @@ from .reservoir import Reservoir
 CALIBRATION_SHARE = 0.1
 MOST_CALIBRATION_ROWS = 10_000
 # Modes that are stored, as neighbours, at most.
-MOST_MODES = 32_768
+MOST_MODES = 150_000
 # Parts of the memory of a kernel that its near modes take, in tables and by themselves.
-NEAR_SHARE, MODES_SHARE = 0.25, 0.1
-# Bytes of a mode in one table.
-BYTES_IN_TABLE = 20.0
+NEAR_SHARE, MODES_SHARE = 0.5, 0.25
+# Bytes of a mode in one table, of which some leave it out.
+BYTES_IN_TABLE = 8.0
 # Rows repeat by nature where fewer than this share of them are distinct.
 DISTINCT = 0.9
 # The calibration is due again when there are this many more rows, as a part of those that count.
@@ -71,7 +71,7 @@ class Frame:
         table, X = Table.learn(reading.features, categories, robust)
         check_planes(reading, settings)
         planes = None
-        if reading.modes.are_absent or settings.n_hyperplanes and settings.votes is QueryVotes:
+        if reading.modes.are_absent or (settings.n_hyperplanes and settings.votes is QueryVotes):
             drawn_with = (settings.n_hyperplanes, settings.seed, directions)
             planes = Hyperplanes.draw(X, table.level_offsets, *drawn_with)
         columns = Columns.of(X[:, : len(table.numbers)])
@@ -111,8 +111,8 @@ class Frame:
 class Kernel:
     """What a stream keeps of one kernel: class sums of all rows, and some modes with their sums."""
 
-    tables: StreamTables = saved_part()
     stored: StoredModes = saved_part()
+    tables: StreamTables = unsaved("those of the evidence of the fitted model", default=None)
 
 
 @dataclass
@@ -166,7 +166,7 @@ class Stream:
         """A stream of the same frame without rows, to be merged into this one later."""
 
         def empty(kernel: Kernel) -> Kernel:
-            return Kernel(kernel.tables.without_rows(), StoredModes(kernel.stored.most))
+            return Kernel(StoredModes(kernel.stored.most), kernel.tables.without_rows())
 
         return replace(
             self,
@@ -324,27 +324,29 @@ class Stream:
         weight = self.class_weight
         if not (np.isfinite(weight).all() and (weight >= 0).all() and 0 <= self.aged_rows < np.inf):
             yield "the rows of a stream have no weight"
-        n_classes = len(weight)
-        if any(kernel.tables.n_classes != n_classes for kernel in self._kernels):
-            yield "the tables of a stream are of other classes"
-        elif self.frame.moments.n_classes != n_classes:
+        if self.frame.moments.n_classes != len(weight):
             yield "a stream has moments of other classes"
-        else:
-            yield from self._bad_kernels()
-
-    def _bad_kernels(self) -> Iterator[str]:
-        widths = [self.frame.moments.n_values, len(self.class_weight)]
+        widths = [self.frame.moments.n_values, len(weight)]
         for kernel, n_values in zip(self._kernels, widths, strict=False):
-            if kernel.stored.modes is None:
-                continue
-            if kernel.stored.values.shape[1] != n_values:
+            stored = kernel.stored
+            if stored.modes is not None and stored.values.shape[1] != n_values:
                 yield "the modes of a stream are stored with other sums"
-            yield from kernel.tables.contradictions_with(kernel.stored.modes)
-        rows = self.reservoir
-        if rows.modes is not None and rows.X.shape[1] != len(self.frame.moments.middle) + len(
-            self.frame.table.level_offsets
-        ) - 1:
+        n_columns = len(self.frame.moments.middle) + len(self.frame.table.level_offsets) - 1
+        if len(self.reservoir) and self.reservoir.X.shape[1] != n_columns:
             yield "the calibration rows of a stream have other features"
+
+    def contradictions_with(self, tables: list[StreamTables]) -> Iterator[str]:
+        """Inconsistencies with the tables of the fitted model, which become those of the stream."""
+        if len(tables) != len(self._kernels):
+            yield "a stream has other kernels than its model"
+        for kernel, found in zip(self._kernels, tables, strict=False):
+            kernel.tables = found
+            if kernel.stored.modes is None:
+                yield "a stream stores no modes"
+            else:
+                yield from found.contradictions_with(kernel.stored.modes)
+            if found.n_classes != len(self.class_weight):
+                yield "the tables of a stream are of other classes"
 
 
 def _kernel(
@@ -363,10 +365,10 @@ def _kernel(
     most = min(
         MOST_MODES,
         int(NEAR_SHARE * memory / (BYTES_IN_TABLE * n_tables)),
-        int(MODES_SHARE * memory / (2 * mode_bytes)),
+        int(MODES_SHARE * memory / mode_bytes),
     )
     tables = StreamTables.empty(modes, n_classes, n_groups, how)
-    return Kernel(tables, StoredModes(max(2, most)))
+    return Kernel(StoredModes(max(2, most)), tables)
 
 
 def sampling_of(by_planes: bool, settings: ReferenceSettings, share: float) -> Sampling:

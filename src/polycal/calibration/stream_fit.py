@@ -127,7 +127,9 @@ def _evidence(
     assert stored.modes is not None
     modes = stored.modes.narrowed()
     how = sampling_of(by_planes, settings, NEAR_SHARE)
-    near = PathTables.build(modes, counts, len(modes), tables.n_groups, how, execution)
+    paths = (tables.draws, tables.salt, tables.scales, tables.n_groups)
+    near = PathTables.along(*paths).within(how.memory, modes, counts, execution)
+    near = near.of(modes, counts, len(modes), execution)
     streamed = StreamedTables(tables, near, _row_weight(stream, counts))
     index = SampledIndex(modes, counts, len(modes), how, hidden_labels, streamed)
     return LabelEvidence(modes, counts, index.hidden_labels, index)

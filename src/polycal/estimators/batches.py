@@ -117,12 +117,14 @@ class Sample:
         self._parts = [(joined, np.concatenate(y)[rows], np.concatenate(weight)[rows])]
         self._priority = self._priority[rows]
 
-    def rows(self, most: int | None = None) -> tuple[Any, Array, Floats, Floats | float]:
-        """The rows, at most so many, and the priority that none of them exceeds."""
+    def rows(self, most: int | None = None) -> tuple[Any, Array, Floats, float]:
+        """The rows in the order of their priority, at most so many, and the highest of these."""
         n = self.most if most is None else min(most, self.most)
         limit = self._limit(n)
         self._join(n)
-        return (*self._parts[0], limit)
+        X, y, weight = self._parts[0]
+        order = np.lexsort((weight, np.unique(y, return_inverse=True)[1], self._priority))
+        return take_rows(X, order), y[order], weight[order], limit
 
     def holds(self, X: Any, first: int, limit: float) -> Bools:
         """Which rows of a batch are in the sample up to a priority."""

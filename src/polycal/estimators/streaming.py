@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from tqdm.auto import tqdm
 
 from .._utils import validation
-from .._utils.arrays import Array, Bools, Floats, Ints
+from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import n_rows_of
 from ..calibration.fit import Options
 from ..calibration.fitted_model import FittedModel
@@ -71,7 +71,7 @@ class Streaming(BaseCalibrator):
         before = dict(vars(self))
         try:
             stream = self._begun(X, y, sample_weight, classes)
-            batch = self._read_batch(X, y, sample_weight, self.classes_)
+            *batch, _ = self._read_batch(X, y, sample_weight)
             self._check_levels(batch[0], stream)
         except BaseException:  # nothing was added yet
             self.__dict__.clear()
@@ -178,6 +178,11 @@ class Streaming(BaseCalibrator):
 
     # ------------------------------------------------------------------ steps
 
+    def _fit(self, *rows: Any) -> None:
+        """A fit ends the stream."""
+        super()._fit(*rows)
+        vars(self).pop("stream_", None)
+
     def _fit_batches(self, begin: Any, classes: Any, parent_rows: int) -> None:
         vars(self).pop("stream_", None)
         parent = Adapter.find(self._make_parent())
@@ -196,7 +201,7 @@ class Streaming(BaseCalibrator):
         self.classes_ = _checked_classes(known, parent)
         most = sample.most if parent.is_fitted else min(parent_rows, sample.n_rows // 2)
         X, y, weight, limit = sample.rows(max(most, 1))
-        X, _ = self._check_table(parent, X, None, reset=True)
+        X, y = self._check_table(parent, X, y, reset=True)
         parent_is_given = parent.is_fitted
         if not parent_is_given:
             codes = np.searchsorted(self.classes_, y)
@@ -209,10 +214,11 @@ class Streaming(BaseCalibrator):
         for X, y, weight in self._watched(begin(), "tables", sample.n_rows):
             in_sample = None
             if not parent_is_given:
-                in_sample = sample.holds(X, first, float(limit))
+                in_sample = sample.holds(X, first, limit)
             first += n_rows_of(X)
-            batch = self._read_batch(X, y, weight, self.classes_, parent, in_sample)
-            stream.add(*batch[:3], self._execution, known=batch[3])
+            *rows, kept = self._read_batch(X, y, weight, parent)
+            in_sample = None if in_sample is None else in_sample[kept]
+            stream.add(*rows, self._execution, known=in_sample)
         lacks = lacks_of(stream, self.classes_)
         if lacks is not None:
             raise ValueError(f"there are too few rows to fit in batches: {lacks}. Use fit.")
@@ -238,6 +244,12 @@ class Streaming(BaseCalibrator):
                     "Leave classes out, or begin a new model."
                 )
             return self.stream_
+        if "model_" in vars(self):
+            raise ValueError(
+                "this model is one of fit, which keeps no rows to calibrate on, so that partial_fit "
+                "cannot go on from it. Begin with fit_batches([(X, y)]) in place of fit(X, y), or "
+                "with partial_fit."
+            )
         parent = Adapter.find(self._make_parent())
         if not parent.is_fitted:
             raise ValueError(
@@ -253,38 +265,34 @@ class Streaming(BaseCalibrator):
                 )
         self.classes_ = _checked_classes(classes, parent)
         options = self._stream_options(len(self.classes_))
-        batch = self._read_batch(X, y, sample_weight, self.classes_, reset=True)
-        parent.check_classes(self.classes_, batch[0].proba)
-        if len(batch[1]) < 2:
+        reading = self._read_batch(X, y, sample_weight, parent, reset=True)[0]
+        parent.check_classes(self.classes_, reading.proba)
+        if len(reading) < 2:
             raise ValueError("the first batch must hold at least 2 rows of positive weight.")
-        vars(self).pop("model_", None)
         settings = options.reference
-        return Stream.empty(Frame.learn(batch[0], settings), batch[0], settings, self.half_life)
+        return Stream.empty(Frame.learn(reading, settings), reading, settings, self.half_life)
 
     def _read_batch(
         self,
         X: Any,
         y: Any,
         sample_weight: Any,
-        classes: Array,
         parent: Adapter | None = None,
-        known: Bools | None = None,
         reset: bool = False,
-    ) -> Any:
-        """Reading, class codes and weights of rows of positive weight; and which are ``known``."""
+    ) -> tuple[Reading, Ints, Floats, Ints]:
+        """Reading, class codes, weights and numbers of the rows of positive weight."""
         parent = Adapter.find(self._make_parent()) if parent is None else parent
         validation.check_label_values(y)
         parent.check_table(X)
         X, y = self._check_table(parent, X, y, reset=reset)
         labels = validation.check_labels(y, n_rows_of(X))
-        codes = _class_codes(labels, classes)
+        codes = _class_codes(labels, self.classes_)
         weight = _raw_weights(sample_weight, len(labels))
         reading = parent.read(X, 0)
         kept = np.flatnonzero(weight > 0)
         if len(kept) < len(weight):
             reading, codes, weight = reading.take(kept), codes[kept], weight[kept]
-            known = None if known is None else known[kept]
-        return (reading, codes, weight) if known is None else (reading, codes, weight, known)
+        return reading, codes, weight, kept
 
     def _recalibrate(self, parent: Adapter, stream: Stream) -> None:
         lacks = lacks_of(stream, self.classes_)
@@ -326,9 +334,7 @@ class Streaming(BaseCalibrator):
             if len(known) >= MANY_LEVELS:  # of which only some are known
                 continue
             levels = set(known.tolist())
-            new = [
-                v for v in column_values(X, j).tolist() if not is_missing(v) and v not in levels
-            ]
+            new = [v for v in column_values(X, j).tolist() if not is_missing(v) and v not in levels]
             if new:
                 name = f"{X.columns[j]!r}" if hasattr(X, "columns") else f"{j}"
                 raise ValueError(

@@ -145,12 +145,21 @@ class PathTables:
 
         Paths go through the first ``n_groups`` groups of symbols.
         """
-        none, starts, floats = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0)
         n = sampling.n_sequences
-        empty = cls(
-            draws=draw_paths(modes, n_groups, sampling.scales, n, sampling.seed),
-            salt=np.random.default_rng(sampling.seed).integers(0, 2**64, n, dtype=np.uint64),
-            scales=sampling.scales,
+        draws = draw_paths(modes, n_groups, sampling.scales, n, sampling.seed)
+        salt = np.random.default_rng(sampling.seed).integers(0, 2**64, n, dtype=np.uint64)
+        empty = cls.along(draws, salt, sampling.scales, n_groups)
+        tables = empty.within(sampling.memory, modes, counts, execution)
+        return tables.of(modes, counts, n_candidates, execution)
+
+    @classmethod
+    def along(cls, draws: Array, salt: Array, scales: Ints, n_groups: int) -> PathTables:
+        """Tables of no modes, along these paths."""
+        none, starts, floats = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0)
+        return cls(
+            draws=draws,
+            salt=salt,
+            scales=scales,
             n_groups=n_groups,
             label=none,
             weight=floats,
@@ -160,10 +169,8 @@ class PathTables:
             value=none,
             content_start=starts,
             content=floats,
-            left_out_bits=np.zeros(len(sampling.scales), np.uint64),
+            left_out_bits=np.zeros(len(scales), np.uint64),
         )
-        tables = empty.within(sampling.memory, modes, counts, execution)
-        return tables.of(modes, counts, n_candidates, execution)
 
     def of(
         self, modes: ActivationModes, counts: Floats, n_candidates: int, execution: Execution

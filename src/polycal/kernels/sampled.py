@@ -47,7 +47,11 @@ class SampledIndex(KernelIndex):
 
     @classmethod
     def restore(
-        cls, modes: ActivationModes, counts: Floats, tables: PathTables | StreamedTables, hidden_labels: bool
+        cls,
+        modes: ActivationModes,
+        counts: Floats,
+        tables: PathTables | StreamedTables,
+        hidden_labels: bool,
     ) -> SampledIndex:
         """The index with tables that were built before."""
         sampling = Sampling(tables.scales, len(tables.draws), np.inf, 0)

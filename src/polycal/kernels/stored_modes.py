@@ -28,7 +28,12 @@ class StoredModes:
     different modes are taken for one once in 2^64.
     """
 
-    own_axes: ClassVar[tuple[str, ...]] = ("modes", "symbols", "stored_values")
+    own_axes: ClassVar[tuple[str, ...]] = (
+        "modes",
+        "symbols",
+        "stored_values",
+        "places of ('modes', 'stored_values')",
+    )
 
     most: int = saved_number(int, above=0, below=2**31)
     modes: ActivationModes | None = saved_part(default=None)  # None before the first row
@@ -94,7 +99,7 @@ class StoredModes:
         known[known] = self.key[place[known]] == key[known]
         return place, known
 
-    def packed(self) -> Self:
+    def to_save(self) -> Self:
         """The form that is saved, with leaf ids in their smallest type."""
         return self if self.modes is None else replace(self, modes=self.modes.narrowed())
 

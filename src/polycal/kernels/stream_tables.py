@@ -55,6 +55,7 @@ class StreamTables:
         "stream_scales",
         "stream_tables",
         "stream_buckets",
+        "places of ('stream_buckets', 'classes')",
     )
 
     draws: Array = saved_array("int32 stream_sequences stream_draws")  # path by path
@@ -148,7 +149,7 @@ class StreamTables:
 
         They are those of sum_s K^e n_sy times the number of sequences.
         """
-        hashes = self._hashes(modes, slice(0, len(self.draws))) if hashes is None else hashes
+        hashes = self.hashes(modes) if hashes is None else hashes
         sums = np.zeros((len(self.scales), len(modes), self.n_classes))
         for e, slots in enumerate(self.slots):
             add_found(hashes[:, e], self.left_out_bits[e], slots, slots.view(np.uint64), sums[e])
@@ -162,6 +163,10 @@ class StreamTables:
             slots[:, :, 1:] *= factor
 
     # ----------------------------------------------------------------- slots
+
+    def hashes(self, modes: ActivationModes) -> Array:
+        """Hash of each mode along each sequence up to each scale."""
+        return self._hashes(modes, slice(0, len(self.draws)))
 
     def _hashes(self, modes: ActivationModes, some: slice) -> Array:
         out = np.empty((some.stop - some.start, len(self.scales), len(modes)), np.uint64)
@@ -281,7 +286,7 @@ class StreamTables:
         new._make_slots(new._first_slots)
         return new
 
-    def packed(self) -> Self:
+    def to_save(self) -> Self:
         """The form that is saved, which depends on the buckets alone."""
         n_buckets, keys, totals = [], [], []
         for slots in self.slots:
@@ -301,7 +306,7 @@ class StreamTables:
 
     def __getstate__(self) -> dict[str, Any]:
         """As it is saved: a copy for another process holds no empty slots."""
-        return {**vars(self.packed()), "slots": None, "used": None}
+        return {**vars(self.to_save()), "slots": None, "used": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

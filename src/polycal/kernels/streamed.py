@@ -34,8 +34,7 @@ class StreamedTables:
     ) -> tuple[Floats, Ints]:
         """As that of ``PathTables``; a stream leaves no labels out."""
         assert less is None
-        near = self.near
-        hashes = near.hashes(modes)
+        near, hashes = self.near, self.sums.hashes(modes)
         found = np.empty((len(modes), 0), dtype=np.int64)
         if n_found:
             found = near.look_up(modes, n_classes, n_found, hashes=hashes)[1]
@@ -57,12 +56,12 @@ class StreamedTables:
     @property
     def draws(self) -> Array:
         """The sampled paths."""
-        return self.near.draws
+        return self.sums.draws
 
     @property
     def scales(self) -> Ints:
         """Numbers of paths on which rows of one bucket agree."""
-        return self.near.scales
+        return self.sums.scales
 
     @property
     def start(self) -> Ints:
@@ -72,7 +71,7 @@ class StreamedTables:
     @property
     def n_groups(self) -> int:
         """Numbers of a path."""
-        return self.near.n_groups
+        return self.sums.n_groups
 
     @property
     def n_candidates(self) -> int:

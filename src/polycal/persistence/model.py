@@ -120,11 +120,15 @@ def _load(path: str | os.PathLike[str], module: Any, trusted: Sequence[Any]) -> 
         model.columns_ = reader.part(columns, (ColumnRoles,))
         known = set(getattr(model, "feature_names_in_", ()))
         require(known <= set(model.columns_.names), "a feature has no role")
+    node = {"stream": None, **expect_type(dict, node)}  # older files have no streams
     fields = reader.fields(node, FittedModel)
     context = Given(len(model.classes_), given == "frozen", module, trusted)
     adapter, unfitted = unpack_parent(plain, parent, context)
     model.model_ = FittedModel(parent=adapter, **fields)
     check_part(model.model_)
+    if model.model_.stream is not None:
+        require(isinstance(model, GeodesicCalibrator), "the model has no stream")
+        model.stream_ = model.model_.stream
     _restore_estimator(model, unfitted, given)
     return model
 
