@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -39,9 +39,9 @@ class Reservoir:
     def of(
         cls, most: int, reading: Reading, X: Floats, y: Ints, weight: Floats, priority: Floats
     ) -> Reservoir:
-        """The rows to keep of these; modes that the parent has none of are left out."""
-        parts = (reading.modes, X, reading.proba, reading.energy, y, weight, priority)
-        return cls(most, *parts)._thinned()
+        """The rows to keep of these."""
+        rows = cls(most, reading.modes, X, reading.proba, y=y, weight=weight, priority=priority)
+        return replace(rows, energy=reading.energy)._thinned()
 
     def __len__(self) -> int:
         return 0 if self.modes is None else len(self.y)
@@ -53,7 +53,7 @@ class Reservoir:
         energy = None
         if self.energy is not None and other.energy is not None:
             energy = np.concatenate([self.energy, other.energy])
-        joined = {
+        joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)])
             for name in ("X", "proba", "y", "weight", "priority")
         }

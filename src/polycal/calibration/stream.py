@@ -306,7 +306,7 @@ class Stream:
     def n_effective(self) -> float:
         """Rows that vote, where old ones count less."""
         now = 0.0 if self.half_life is None else self.n_rows / self.half_life
-        return self.aged_rows * 2.0 ** (self.base - now)
+        return float(self.aged_rows * 2.0 ** (self.base - now))
 
     @property
     def n_rows_that_count(self) -> float:

@@ -71,15 +71,15 @@ class Streaming(BaseCalibrator):
         before = dict(vars(self))
         try:
             stream = self._begun(X, y, sample_weight, classes)
-            *batch, _ = self._read_batch(X, y, sample_weight)
-            self._check_levels(batch[0], stream)
+            reading, codes, weight, _ = self._read_batch(X, y, sample_weight)
+            self._check_levels(reading, stream)
         except BaseException:  # nothing was added yet
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
         self.stream_ = stream
-        if len(batch[1]):
-            stream.add(*batch, self._execution)
+        if len(codes):
+            stream.add(reading, codes, weight, self._execution)
         if stream.is_due and lacks_of(stream, self.classes_) is None:
             self.recalibrate()
         return self
@@ -181,10 +181,10 @@ class Streaming(BaseCalibrator):
     def _fit(self, *rows: Any) -> None:
         """A fit ends the stream."""
         super()._fit(*rows)
-        vars(self).pop("stream_", None)
+        self.__dict__.pop("stream_", None)
 
     def _fit_batches(self, begin: Any, classes: Any, parent_rows: int) -> None:
-        vars(self).pop("stream_", None)
+        self.__dict__.pop("stream_", None)
         parent = Adapter.find(self._make_parent())
         options = self._stream_options(2)
         seed = options.reference.seed
@@ -216,9 +216,9 @@ class Streaming(BaseCalibrator):
             if not parent_is_given:
                 in_sample = sample.holds(X, first, limit)
             first += n_rows_of(X)
-            *rows, kept = self._read_batch(X, y, weight, parent)
+            reading, codes, weight, kept = self._read_batch(X, y, weight, parent)
             in_sample = None if in_sample is None else in_sample[kept]
-            stream.add(*rows, self._execution, known=in_sample)
+            stream.add(reading, codes, weight, self._execution, known=in_sample)
         lacks = lacks_of(stream, self.classes_)
         if lacks is not None:
             raise ValueError(f"there are too few rows to fit in batches: {lacks}. Use fit.")
@@ -246,9 +246,9 @@ class Streaming(BaseCalibrator):
             return self.stream_
         if "model_" in vars(self):
             raise ValueError(
-                "this model is one of fit, which keeps no rows to calibrate on, so that partial_fit "
-                "cannot go on from it. Begin with fit_batches([(X, y)]) in place of fit(X, y), or "
-                "with partial_fit."
+                "this model is one of fit, which keeps no rows to calibrate on, so that "
+                "partial_fit cannot go on from it. Begin with fit_batches([(X, y)]) in place of "
+                "fit(X, y), or with partial_fit."
             )
         parent = Adapter.find(self._make_parent())
         if not parent.is_fitted:

@@ -48,7 +48,8 @@ class StoredModes:
         """Which rows, of modes with these hashes, may change what is stored."""
         if len(self) < self.most:
             return np.ones(len(key), dtype=bool)
-        return (drawn(key) - time < self.priority.max()) | self._place(key)[1]
+        admitted: Bools = (drawn(key) - time < self.priority.max()) | self._place(key)[1]
+        return admitted
 
     def add(
         self, modes: ActivationModes, key: Array, values: Floats, time: Floats | float = 0.0
@@ -79,7 +80,7 @@ class StoredModes:
             self.priority[stored] = np.minimum(self.priority[stored], priority[known])
             if new.any():
                 order = np.argsort(np.concatenate([self.key, key[new]]), kind="stable")
-                self.modes = self.modes.append(modes[new])
+                self.modes = self.modes.append(modes[np.flatnonzero(new)])
                 self.key = np.concatenate([self.key, key[new]])
                 self.priority = np.concatenate([self.priority, priority[new]])
                 self.values = np.concatenate([self.values, sums[new]])

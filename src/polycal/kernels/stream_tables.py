@@ -182,13 +182,13 @@ class StreamTables:
 
     @property
     def _most_slots(self) -> int:
-        return int(math.ceil(self.most / LOAD))
+        return math.ceil(self.most / LOAD)
 
     @property
     def _first_slots(self) -> int:
         """A part of the most slots that doubling leads back to."""
         halvings = max(0, math.ceil(math.log2(self._most_slots / FIRST_SLOTS)))
-        return math.ceil(self._most_slots / 2**halvings)
+        return math.ceil(self._most_slots / 2.0**halvings)
 
     def _make_slots(self, n_slots: int) -> None:
         shape = (len(self.draws), n_slots, 1 + self.n_classes)
@@ -228,10 +228,10 @@ class StreamTables:
     def _leave_out(self, execution: Execution, scale: int | None = None) -> None:
         """Leave out half of the buckets of a scale until those of each sequence fit."""
         for e in range(len(self.scales)) if scale is None else [scale]:
-            most = self.most
+            most: float = self.most
             if self.least and self.used[e].max() > most:
                 self._thin(e, self.left_out_bits[e], execution, self.least)
-                most = int(ENOUGH * most)  # or the same would be due again soon
+                most = ENOUGH * most  # or the same would be due again soon
             while self.used[e].max() > most:
                 bits = (self.left_out_bits[e] << np.uint64(1)) | np.uint64(1)
                 if int(bits).bit_length() > MOST_BITS:
