@@ -104,6 +104,14 @@ class Sample:
         if len(self._priority) > 2 * self.most:
             self._join(self.most)
 
+    def merge(self, other: Sample) -> None:
+        """Keep rows of another sample that may be among those of lowest priority."""
+        self.n_rows += other.n_rows
+        self._parts = [*self._parts, *other._parts]
+        self._priority = np.concatenate([self._priority, other._priority])
+        if len(self._priority) > 2 * self.most:
+            self._join(self.most)
+
     def _limit(self, n: int) -> float:
         """Priority that n rows do not exceed."""
         if len(self._priority) <= n:
