@@ -224,7 +224,8 @@ class Stream:
         grown = np.exp2(time[votes] - self.base)
         modes = reading.modes[votes], None if sides is None else sides[votes]
         labels = y[votes], weight[votes] * grown
-        self._add_votes(modes, X[votes], *labels, math.log(2) * time[votes], execution)
+        if len(votes):
+            self._add_votes(modes, X[votes], *labels, math.log(2) * time[votes], execution)
         self.aged_rows += float(grown.sum())
         self.n_rows += len(y)
         self._set_unit()

@@ -101,7 +101,7 @@ def _stream_of(model: Any, parent: Adapter, sources: Sources, progress: Progress
         raise ValueError("X holds no row. Give partitions with rows.")
     empty = _empty_stream(model, parent, found, sources, seed)
     chains = Chains.of_cluster(validation.n_bytes(model.memory_limit))
-    shared = _shared(model, empty, chains)
+    shared = _shared(model, parent, empty, chains)
     counts = [found.n_rows.get(i, 0) for i in range(len(parts))]
     places = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     vote = False if sources.calibrates else None
@@ -173,7 +173,7 @@ def _sample(part: Partition, inputs: list[Any], meta: Any, seed: int, topic: str
     try:
         X, y, weight = part.make(inputs)
         check_columns(X, meta)
-        if n_rows_of(X) and not _weightless(weight):
+        if n_rows_of(X):
             values, weights = _labels_and_weights(X, y, weight)
             labels.update(np.unique(values[weights > 0]).tolist())
             sample.add(X, values, weights)
@@ -186,6 +186,8 @@ def _sample(part: Partition, inputs: list[Any], meta: Any, seed: int, topic: str
 
 def _labels_and_weights(X: Any, y: Any, weight: Any) -> tuple[Array, Floats]:
     values = validation.check_labels(y, n_rows_of(X))
+    if _weightless(weight):
+        return values, np.zeros(len(values))
     return values, _raw_weights(weight, len(values))
 
 
@@ -215,7 +217,11 @@ def _empty_stream(
     X, y, _, _ = found.sample.rows()
     if sources.X_cal is not None:
         guards.check_new_rows(X, sources.X_cal)
-    X, y = model._check_table(parent, X, y, reset=True)
+    try:
+        X, y = model._check_table(parent, X, y, reset=True)
+    except (TypeError, ValueError):
+        _say_where(model, parent, sources.rows)
+        raise
     names = getattr(model, "feature_names_in_", None)
     parent.check_features(getattr(model, "n_features_in_", None), names)
     reading = parent.read(X, 0)
@@ -224,14 +230,38 @@ def _empty_stream(
     return Stream.empty(Frame.learn(reading, settings), reading, settings, None)
 
 
+def _say_where(model: Any, parent: Adapter, parts: Partitions) -> None:
+    """Raise the first error that a partition by itself gives: it has a name, and a sample none."""
+    dask = optional("dask", "dask")
+    trouble = dask.delayed(_trouble, pure=False)
+    sent = copy(model)
+    sent.parent_ = parent
+    shared = dask.delayed(SharedModel(sent), traverse=False)
+    for error in dask.compute(*(trouble(part, inputs, shared) for part, inputs in parts)):
+        if error is not None:
+            raise error
+
+
+def _trouble(part: Partition, inputs: list[Any], shared: SharedModel) -> Exception | None:
+    """What is wrong with one partition."""
+    X, y, _ = part.make(inputs)
+    model = copy(shared.model)  # which learns the columns of this partition
+    try:
+        if n_rows_of(X) > 1:
+            model._check_table(model.parent_, X, y, reset=True)
+    except (TypeError, ValueError) as error:
+        return part.error(error)
+    return None
+
+
 # ---------------------------------------------------------------- second pass
 
 
-def _shared(model: Any, empty: Stream, chains: Chains) -> Any:
-    """The model with its empty stream, as one node of the graph."""
+def _shared(model: Any, parent: Adapter, empty: Stream, chains: Chains) -> Any:
+    """The model with its parent and empty stream, as one node of the graph."""
     sent = copy(model)
     sent.__dict__.pop("model_", None)
-    sent.stream_ = empty
+    sent.stream_, sent.parent_ = empty, parent
     if sent.n_jobs is None and chains.threads > 1:
         sent.n_jobs = chains.threads
     return optional("dask", "dask").delayed(SharedModel(sent), traverse=False)
@@ -312,7 +342,7 @@ def _add(
         try:
             X, y, weight = part.make(inputs)
             if n_rows_of(X) and not _weightless(weight):
-                reading, codes, weights, _ = model._read_batch(X, y, weight)
+                reading, codes, weights, _ = model._read_batch(X, y, weight, model.parent_)
                 # The stream counts on from its own first row.
                 first = place - stream.n_rows
                 stream.add(reading, codes, weights, model._execution, first, apart=apart)

@@ -55,16 +55,15 @@ class Partitions:
     """The partitions of labelled rows, and tasks for what several of them need."""
 
     def __init__(self, X: Any, y: Any, sample_weight: Any = None, name: str = "X"):
-        dask, core = optional("dask", "dask"), optional("dask.core", "dask")
+        core = optional("dask.core", "dask")
         named = {name: X, "y" if name == "X" else "y_cal": y, "sample_weight": sample_weight}
         named = {key: value for key, value in named.items() if value is not None}
         _check_kinds(named)
         self.meta = _meta(X)
-        aligned = _aligned(named)
-        found = dask.optimize(*aligned)
+        # Without fused tasks, X and y of one frame are made of one reading of the file.
+        found = [_simplified(rows) for rows in _aligned(named)]
         graph: dict[Key, Any] = {}
-        # Optimized arrays leave out what lies on workers already, which the others still name.
-        for collection in (*aligned, *found):
+        for collection in found:
             graph.update(collection.__dask_graph__())
         keys = zip(*(list(core.flatten(rows.__dask_keys__())) for rows in found), strict=True)
         self._parts = [Partition(name, i, {}, list(some)) for i, some in enumerate(keys)]
@@ -170,6 +169,11 @@ def _divided_as(rows: Any, name: str, X: Any, X_name: str) -> Any:
 def _n_parts(rows: Any) -> int:
     count = rows.numblocks[0] if hasattr(rows, "numblocks") else rows.npartitions
     return int(count)
+
+
+def _simplified(rows: Any) -> Any:
+    """A frame that reads only the columns it needs; arrays are as they are."""
+    return rows.optimize(fuse=False) if hasattr(rows, "optimize") else rows
 
 
 def _meta(X: Any) -> Any:
