@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from polycal import GeodesicCalibrator, KernelDensityForest, LeakWarning
 from polycal.estimators.dask_fit import Chains
@@ -61,8 +63,8 @@ def client():
 
 @pytest.fixture(autouse=True)
 def in_this_process():
-    """Unless a test asks for a cluster."""
-    with dask.config.set(scheduler="synchronous"):
+    """Unless a test asks for a cluster; with one thread, as in workers."""
+    with dask.config.set(scheduler="synchronous"), threadpool_limits(1):
         yield
 
 
@@ -101,8 +103,8 @@ def arrays(blocks=BLOCKS):
 def frames(frame, changed=lambda part: part, labels=lambda part: part):
     """Four partitions of a frame and of its labels; the third are changed."""
     edges = 400 + np.cumsum((0, *BLOCKS))
-    parts = [frame[a:b] for a, b in zip(edges, edges[1:], strict=False)]
-    names = [pd.Series(Y[a:b], name="y") for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [frame[a:b] for a, b in pairwise(edges)]
+    names = [pd.Series(Y[a:b], name="y") for a, b in pairwise(edges)]
     parts[2], names[2] = changed(parts[2]), labels(names[2])
     table = dd.from_map(lambda part: part, parts, meta=frame[:0])
     return table, dd.from_map(lambda part: part, names, meta=names[0][:0])
@@ -339,25 +341,25 @@ def test_a_worker_that_is_killed_changes_nothing(parent, tmp_path):
 
     def rows_of(block_id):
         time.sleep(0.05)
-        name = os.path.join(marks, f"{block_id[0]}-{os.getpid()}-{time.monotonic_ns()}")
+        name = os.path.join(marks, f"{time.monotonic_ns()}-{os.getpid()}")
         with open(name, "w"):
             return some_rows(block_id[0])
 
-    def killed(process):
+    def kill_the_latest():
         deadline = time.monotonic() + 60
         while len(os.listdir(marks)) < n_blocks + 8 and time.monotonic() < deadline:
             time.sleep(0.01)
-        done.append(len(os.listdir(marks)))
-        os.kill(process, signal.SIGKILL)
+        found = sorted(os.listdir(marks))
+        done.append(len(found))
+        os.kill(int(found[-1].partition("-")[2]), signal.SIGKILL)
 
     done = []
     rows = da.map_blocks(
         rows_of, chunks=((100,) * n_blocks, (5,)), dtype=float, meta=np.empty((0, 5))
     )
     y = rows.map_blocks(labels_of, drop_axis=1, dtype=int, meta=np.empty(0, int))
-    with two_workers() as client, on_cluster():
-        process = client.submit(os.getpid).result(timeout=60)
-        killer = threading.Thread(target=killed, args=(process,), daemon=True)
+    with two_workers(), on_cluster():
+        killer = threading.Thread(target=kill_the_latest, daemon=True)
         killer.start()
         model = calibrator(parent).fit(rows, y)
         killer.join(timeout=60)

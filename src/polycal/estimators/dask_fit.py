@@ -112,8 +112,9 @@ def _stream_of(model: Any, parent: Adapter, sources: Sources, progress: Progress
         tops += chains.of_one(sources.calibration, begin, shared, True, progress)
     stream: Stream = _compute(_merged(tops), progress)
     if sources.X_cal is not None:
-        rows = model._read_batch(sources.X_cal, sources.y_cal, None, parent)[:3]
-        stream.add(*rows, model._execution, apart=True)
+        given = sources.X_cal, sources.y_cal, None
+        reading, codes, weight, _ = model._read_batch(*given, parent)
+        stream.add(reading, codes, weight, model._execution, apart=True)
     return stream
 
 
@@ -209,9 +210,7 @@ def _join(found: Sequence[Found]) -> Found:
     return Found(sample, labels, n_rows)
 
 
-def _empty_stream(
-    model: Any, parent: Adapter, found: Found, sources: Sources, seed: int
-) -> Stream:
+def _empty_stream(model: Any, parent: Adapter, found: Found, sources: Sources, seed: int) -> Stream:
     """A stream without rows, whose columns, units and hyperplanes come from the sample."""
     model.classes_ = _checked_classes(sorted(found.labels), parent)
     X, y, _, _ = found.sample.rows()
@@ -268,7 +267,7 @@ def _shared(model: Any, parent: Adapter, empty: Stream, chains: Chains) -> Any:
 
 
 class Chains(NamedTuple):
-    """How many streams are filled at a time, each by a chain of tasks, and with how many threads."""
+    """How many streams are filled at a time, by a chain of tasks each, with how many threads."""
 
     workers: tuple[str | None, ...]  # of each chain; None: wherever
     threads: int
