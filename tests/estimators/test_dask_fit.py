@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -376,3 +377,23 @@ def some_rows(block):
 
 def labels_of(rows):
     return (rows[:, 0] * rows[:, 1] + 0.3 * np.sin(40 * rows[:, 2]) > 0).astype(int)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_a_parent_that_was_fitted_on_the_cluster(client, library):
+    module = pytest.importorskip(f"{library}.dask")
+    name = {"lightgbm": "DaskLGBMClassifier", "xgboost": "DaskXGBClassifier"}[library]
+    quiet = {"verbose": -1} if library == "lightgbm" else {}
+    rows, y = arrays()[0].rechunk((800, 5)), arrays()[1].rechunk(800)
+    with on_cluster():
+        parent = getattr(module, name)(n_estimators=5, **quiet)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of parameters that are its own
+            parent.fit(rows, y)
+        model = calibrator(parent).fit(rows, y)
+        assert_same(model, calibrator(parent).fit_batches([(X[ROWS], Y[ROWS])]))
+        found = np.asarray(parent.predict_proba(rows).compute())
+    assert_allclose(model.answer(X[ROWS]).reading.proba, found, rtol=1e-6)
+    with pytest.raises(Exception, match="not fitted"):
+        calibrator(getattr(module, name)()).fit(rows, y)
