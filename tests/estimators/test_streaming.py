@@ -56,7 +56,7 @@ def assert_same_sums(one, other, rtol=1e-9):
     """All that is a sum, and what is drawn by the rows alone."""
     assert one.n_rows == other.n_rows
     assert_allclose(one.class_weight, other.class_weight, rtol=rtol)
-    for left, right in zip(one._kernels, other._kernels, strict=True):
+    for left, right in zip(one.kernels, other.kernels, strict=True):
         a, b = left.tables.to_save(), right.tables.to_save()
         assert_array_equal(a.key, b.key)
         assert_allclose(a.total, b.total, rtol=rtol)

@@ -30,7 +30,7 @@ class Reservoir:
     modes: ActivationModes | None = saved_part(default=None)  # None before the first row
     X: Floats = saved_array("float64 reservoir_rows encoded", optional=True)
     proba: Floats = saved_array("float64 reservoir_rows classes", optional=True)
-    energy: Floats = saved_array("float64 reservoir_rows", optional=True)
+    energy: Floats | None = saved_array("float64 reservoir_rows", optional=True)
     y: Ints = saved_array("int64 reservoir_rows", optional=True)
     weight: Floats = saved_array("float64 reservoir_rows", optional=True)
     priority: Floats = saved_array("float64 reservoir_rows", optional=True)
@@ -41,7 +41,7 @@ class Reservoir:
     ) -> Reservoir:
         """The rows to keep of these."""
         rows = cls(most, reading.modes, X, reading.proba, y=y, weight=weight, priority=priority)
-        return replace(rows, energy=reading.energy)._thinned()
+        return replace(rows, energy=reading.energy).thinned()
 
     def __len__(self) -> int:
         return 0 if self.modes is None else len(self.y)
@@ -58,9 +58,10 @@ class Reservoir:
             for name in ("X", "proba", "y", "weight", "priority")
         }
         modes = self.modes.append(other.modes)
-        return replace(self, modes=modes, energy=energy, **joined)._thinned()
+        return replace(self, modes=modes, energy=energy, **joined).thinned()
 
-    def _thinned(self) -> Reservoir:
+    def thinned(self) -> Reservoir:
+        """The rows to keep of these, ascending by priority."""
         # Equal priorities are those of copies; a fixed order of these makes the choice one.
         order = np.lexsort((self.weight, self.y, self.priority))
         kept = np.sort(order[: self.most])
@@ -97,10 +98,10 @@ class Reservoir:
         chance = np.ones(len(self.y))
         beyond = self._kept_for_class
         if beyond.any():
-            usual = np.exp(self.priority[~beyond].max())
+            usual = _chance_below(self.priority[~beyond].max())
             for code in np.unique(self.y[beyond]):
                 of_class = self.y == code
-                chance[of_class] = np.exp(self.priority[of_class].max()) / usual
+                chance[of_class] = _chance_below(self.priority[of_class].max()) / usual
         return chance
 
     @property
@@ -125,3 +126,8 @@ class Reservoir:
             yield "a calibration row of a stream has no class of the model"
         elif not (self.weight > 0).all() or (np.diff(self.priority) < 0).any():
             yield "calibration rows of a stream have no weight, or are out of order"
+
+
+def _chance_below(priority: float) -> float:
+    """Chance that a row draws a lower priority, the logarithm of an exponential number."""
+    return float(-np.expm1(-np.exp(priority)))
