@@ -83,8 +83,7 @@ def test_neither_batches_nor_order_change_what_is_known(parents, name):
 
 @pytest.mark.parametrize("name", list(PARENTS))
 def test_a_stream_is_about_as_good_as_a_fit(parents, name):
-    parent = FrozenEstimator(parents[name])
-    fresh = GeodesicCalibrator(parent, calibration="holdout", random_state=0, search="sampled")
+    fresh = started(parents[name], calibration="holdout", search="sampled")
     fresh.fit(X[ROWS], Y[ROWS])
     stream = streamed(parents[name], FIRST, REST).recalibrate()
     losses = [log_loss(Y[NEW], model.predict_proba(X[NEW])) for model in (fresh, stream)]
