@@ -23,30 +23,17 @@ from polycal.kernels import (
 from polycal.kernels.forest import VISIT_COST
 from polycal.kernels.path_tables import exact_work
 from polycal.kernels.sampled import CANDIDATES
-from tests.toys.kernels import EXECUTION, all_log_densities, gaussians_at, random_gaussians
+from tests.toys.kernels import (
+    EXECUTION,
+    KINDS,
+    all_log_densities,
+    gaussians_at,
+    near_modes,
+    random_gaussians,
+)
 from tests.toys.models import random_modes
 
-KINDS = ("leaves", "one layer", "three layers", "hidden layers")
 SCALES = np.array([1, 2, 4])
-
-
-def near_modes(kind, seed, n_groups=8, per_group=12):
-    """Modes in groups that have most symbols in common, as rows of data have them."""
-    rng = np.random.default_rng(seed)
-    n = n_groups * per_group
-    group = np.arange(n) % n_groups
-    if kind == "leaves":
-        centres = np.random.default_rng(0).integers(0, 5, (n_groups, 30))
-        noise = rng.integers(0, 5, (n, 30))
-        return ActivationModes.from_leaves(
-            np.where(rng.random((n, 30)) < 0.3, noise, centres[group])
-        )
-    sizes = (70,) if kind == "one layer" else (70, 300, 3)
-    flipped = []
-    for size in sizes:
-        centres = np.random.default_rng(size).random((n_groups, size)) < 0.5
-        flipped.append(centres[group] ^ (rng.random((n, size)) < 0.1))
-    return ActivationModes.from_bits(flipped)
 
 
 def rows(kind, seed=1, n_classes=3):

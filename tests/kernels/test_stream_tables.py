@@ -11,10 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
 from polycal.kernels import Sampling, StreamTables, reference, stream_tables
-from tests.kernels.test_sampled import KINDS, SCALES, near_modes
-from tests.toys.kernels import EXECUTION
+from tests.toys.kernels import EXECUTION, KINDS, near_modes
 
-N_CLASSES = 3
+N_CLASSES, SCALES = 3, np.array([1, 2, 4])
 
 
 def labelled_rows(kind, seed=1):

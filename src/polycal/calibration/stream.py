@@ -44,6 +44,8 @@ DISTINCT = 0.9
 DUE = 0.2
 # Weights of new rows are counted in a larger unit once they grew by this power of two.
 REBASE = 128
+# Facts about each number.
+N_FACTS = len(Columns.__annotations__)
 # Part of a new row's weight below which a bucket is forgotten where there is no room.
 FADED = 2.0**-10
 
@@ -101,7 +103,7 @@ class Frame:
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in a frame that was read from a file, as messages."""
-        if len(self.columns) != len(Columns._fields):
+        if len(self.columns) != N_FACTS:
             yield "the columns of a stream are not described"
         if not np.array_equal(self.moments.level_offsets, self.table.level_offsets):
             yield "a stream has moments of other levels"
@@ -218,7 +220,7 @@ class Stream:
         some = np.flatnonzero(chosen)
         if len(some):
             order = priority[some] - math.log(2) * time[some]
-            parts = (reading.take(some), X[some], y[some], weight[some], order)
+            parts = (reading.take(some), X[some], y[some], weight[some], order, time[some])
             self.reservoir = self.reservoir.merge(Reservoir.of(self.reservoir.most, *parts))
         votes = np.flatnonzero(~chosen)
         grown = np.exp2(time[votes] - self.base)
@@ -265,7 +267,7 @@ class Stream:
             )
         if (self.hyperplanes is None) != (other.hyperplanes is None):
             raise ValueError("these streams have other kernels. Begin both with the same frame.")
-        for mine, theirs in zip(self._kernels, other._kernels, strict=True):
+        for mine, theirs in zip(self.kernels, other.kernels, strict=True):
             mine.tables.merge(theirs.tables, execution)
             mine.stored.merge(theirs.stored)
         self.reservoir = self.reservoir.merge(other.reservoir)
@@ -290,7 +292,8 @@ class Stream:
     # --------------------------------------------------------------- weights
 
     @property
-    def _kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[Kernel]:
+        """That of the parent, and that of hyperplanes where it is another."""
         return [kernel for kernel in (self.parent, self.hyperplanes) if kernel is not None]
 
     def _rebase(self, time: float) -> None:
@@ -303,15 +306,15 @@ class Stream:
             factor = 2.0 ** -(steps * REBASE)
             self.class_weight = self.class_weight * factor
             self.aged_rows *= factor
-            for kernel in self._kernels:
+            for kernel in self.kernels:
                 kernel.tables.rescale(factor)
                 if kernel.stored.modes is not None:
                     kernel.stored.values *= factor
-        for kernel in self._kernels:
+        for kernel in self.kernels:
             kernel.tables.least = FADED * 2.0 ** (time - self.base)
 
     def _set_unit(self) -> None:
-        for kernel in self._kernels:
+        for kernel in self.kernels:
             kernel.tables.unit = self.unit
 
     @property
@@ -345,7 +348,7 @@ class Stream:
         if self.frame.moments.n_classes != len(weight):
             yield "a stream has moments of other classes"
         widths = [self.frame.moments.n_values, len(weight)]
-        for kernel, n_values in zip(self._kernels, widths, strict=False):
+        for kernel, n_values in zip(self.kernels, widths, strict=False):
             stored = kernel.stored
             if stored.modes is not None and stored.values.shape[1] != n_values:
                 yield "the modes of a stream are stored with other sums"
@@ -355,9 +358,9 @@ class Stream:
 
     def contradictions_with(self, tables: list[StreamTables]) -> Iterator[str]:
         """Inconsistencies with the tables of the fitted model, which become those of the stream."""
-        if len(tables) != len(self._kernels):
+        if len(tables) != len(self.kernels):
             yield "a stream has other kernels than its model"
-        for kernel, found in zip(self._kernels, tables, strict=False):
+        for kernel, found in zip(self.kernels, tables, strict=False):
             kernel.tables = found
             if kernel.stored.modes is None:
                 yield "a stream stores no modes"

@@ -108,7 +108,7 @@ class StreamTables:
             key=np.zeros(0, np.uint64),
             total=np.zeros((0, n_classes)),
         )
-        tables._make_slots(tables._first_slots)
+        tables.make_slots(tables.first_slots)
         return tables
 
     # ------------------------------------------------------------------ rows
@@ -176,21 +176,23 @@ class StreamTables:
 
     def _steps(self, n: int) -> Iterator[slice]:
         """So many at once that there is room beside the most buckets."""
-        step = max(1, min(ROWS_AT_ONCE, (self._most_slots - self.most) // 2))
+        step = max(1, min(ROWS_AT_ONCE, (self.most_slots - self.most) // 2))
         for start in range(0, n, step):
             yield slice(start, min(start + step, n))
 
     @property
-    def _most_slots(self) -> int:
+    def most_slots(self) -> int:
+        """Slots of a table when it has grown."""
         return math.ceil(self.most / LOAD)
 
     @property
-    def _first_slots(self) -> int:
+    def first_slots(self) -> int:
         """A part of the most slots that doubling leads back to."""
-        halvings = max(0, math.ceil(math.log2(self._most_slots / FIRST_SLOTS)))
-        return math.ceil(self._most_slots / 2.0**halvings)
+        halvings = max(0, math.ceil(math.log2(self.most_slots / FIRST_SLOTS)))
+        return math.ceil(self.most_slots / 2.0**halvings)
 
-    def _make_slots(self, n_slots: int) -> None:
+    def make_slots(self, n_slots: int) -> None:
+        """Begin with empty slots, so many for each table."""
         shape = (len(self.draws), n_slots, 1 + self.n_classes)
         self.slots = [np.zeros(shape) for _ in self.scales]
         self.used = np.zeros((len(self.scales), len(self.draws)), np.int64)
@@ -204,8 +206,8 @@ class StreamTables:
         """Double the slots of a scale until n more buckets fit in."""
         for e in range(len(self.scales)) if scale is None else [scale]:
             n_slots, needed = self.slots[e].shape[1], self.used[e].max() + n
-            while needed > LOAD * n_slots and n_slots < self._most_slots:
-                n_slots = min(2 * n_slots, self._most_slots)
+            while needed > LOAD * n_slots and n_slots < self.most_slots:
+                n_slots = min(2 * n_slots, self.most_slots)
             if n_slots > self.slots[e].shape[1]:
                 source = self.slots[e]
                 self.slots[e] = np.zeros((len(source), n_slots, source.shape[2]))
@@ -283,7 +285,7 @@ class StreamTables:
     def without_rows(self) -> Self:
         """Tables of the same paths without rows."""
         new = replace(self, left_out_bits=np.zeros_like(self.left_out_bits), unit=1.0)
-        new._make_slots(new._first_slots)
+        new.make_slots(new.first_slots)
         return new
 
     def to_save(self) -> Self:
@@ -310,21 +312,21 @@ class StreamTables:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._unpack()
+        self.unpack()
 
     @classmethod
     def restore(cls, **saved: Any) -> StreamTables:
         """From a file; what does not fit is left to ``contradictions``."""
         tables = cls(**saved)
-        if next(tables._contradictions(), None) is None:
-            tables._unpack()
+        if next(tables.faults(), None) is None:
+            tables.unpack()
         return tables
 
-    def _unpack(self) -> None:
+    def unpack(self) -> None:
         """Put the buckets into slots."""
         n = len(self.draws)
         counts, place = self.n_buckets.reshape(len(self.scales), n), 0
-        self._make_slots(self._first_slots)
+        self.make_slots(self.first_slots)
         for e, of_scale in enumerate(counts):
             self._make_room(int(of_scale.max(initial=0)), Execution(), e)
             slots = self.slots[e]
@@ -342,9 +344,10 @@ class StreamTables:
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in tables that were read from a file, as messages."""
         if self.slots is None:
-            yield from self._contradictions()
+            yield from self.faults()
 
-    def _contradictions(self) -> Iterator[str]:
+    def faults(self) -> Iterator[str]:
+        """Why the buckets of a file cannot be put into slots, as messages."""
         n_tables, scales = len(self.draws) * len(self.scales), self.scales.tolist()
         ascending = len(scales) > 0 and scales[0] > 0 and scales == sorted(set(scales))
         if not ascending or self.draws.shape[1] != scales[-1] * self.n_groups:
