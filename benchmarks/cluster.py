@@ -268,7 +268,9 @@ def draw(rows: list[dict[str, str]], picture: Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     names = {"alone": "one process, fit_batches", "workers": "cluster"}
     for i, (kind, name) in enumerate(names.items()):
-        some = sorted((row for row in rows if row["kind"] == kind), key=lambda row: int(row["rows"]))
+        some = sorted(
+            (row for row in rows if row["kind"] == kind), key=lambda row: int(row["rows"])
+        )
         at = [int(row["rows"]) for row in some]
         style = {"color": COLORS[i], "label": name, "marker": "o"}
         left.plot(at, [float(row["wall_s"]) for row in some], **style)
