@@ -309,7 +309,7 @@ def test_there_are_as_many_chains_as_workers_have_room_for(monkeypatch):
     module = "polycal.estimators.dask_fit"
     monkeypatch.setattr(f"{module}.current_client", lambda: True)
     monkeypatch.setattr(f"{module}.workers_of", lambda client: workers)
-    assert Chains.of_cluster(1.0 * GiB) == Chains(("a", "a", "b", "b", "c"), 1)
+    assert Chains.of_cluster(0.5 * GiB) == Chains(("a", "a", "b", "b", "c"), 1)
     assert Chains.of_cluster(2.0 * GiB) == Chains(("a", "b", "b", "c"), 1)
     workers.pop(1)
     assert Chains.of_cluster(2.0 * GiB) == Chains(("a", "c"), 4)

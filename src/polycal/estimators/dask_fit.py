@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import parallel_config
 
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
@@ -36,8 +37,8 @@ SAMPLES_AT_ONCE = 8
 # Tasks, at most about, that the partitions of one chain are divided into.
 LINKS = 32
 # Memory of a worker for each chain, by memory_limit: a chain holds up to four streams in passing,
-# each of at most half of memory_limit, and partitions.
-CHAIN_MEMORY = 2.0
+# each of at most half of memory_limit, and a partition as it is read.
+CHAIN_MEMORY = 3.0
 
 
 class Found(NamedTuple):
@@ -341,10 +342,12 @@ def _add(
         try:
             X, y, weight = part.make(inputs)
             if n_rows_of(X) and not _weightless(weight):
-                reading, codes, weights, _ = model._read_batch(X, y, weight, model.parent_)
-                # The stream counts on from its own first row.
-                first = place - stream.n_rows
-                stream.add(reading, codes, weights, model._execution, first, apart=apart)
+                # In the processes of a cluster, joblib's own backend is a single thread.
+                with parallel_config("threading"):
+                    reading, codes, weights, _ = model._read_batch(X, y, weight, model.parent_)
+                    # The stream counts on from its own first row.
+                    first = place - stream.n_rows
+                    stream.add(reading, codes, weights, model._execution, first, apart=apart)
         except (TypeError, ValueError) as error:
             raise part.error(error) from error
         told(topic, "tables", part.name, part.number)
