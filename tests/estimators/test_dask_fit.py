@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -144,6 +145,23 @@ def test_arrays_give_the_model_of_local_rows(parent, local):
 def test_frames_give_the_model_of_local_rows(frame_parent, frame, local_frame):
     model = calibrator(frame_parent).fit(*frames(frame))
     assert_same(model, local_frame, frame[NEW])
+
+
+def test_rows_in_a_file_with_words_as_labels(frame_parent, frame, tmp_path):
+    """Categories are those of the file, and X and y come from one reading of it."""
+    pytest.importorskip("pyarrow")
+    table = frame.assign(label=np.array(["no", "yes"])[Y], other="not needed")
+    words = table["label"].to_numpy()
+    parent = clone(frame_parent).fit(frame[FITTED], words[FITTED])
+    table[ROWS].to_parquet(tmp_path / "rows.parquet", row_group_size=400)
+    rows = dd.read_parquet(tmp_path, split_row_groups=True)
+    assert rows.npartitions == 4
+    parts = list(Partitions(rows[list("abcde")], rows["label"]))
+    for part, _ in parts:
+        assert sum("read" in str(key) for key in part.graph) == 1
+    model = calibrator(parent).fit(rows[list("abcde")], rows["label"])
+    expected = calibrator(parent).fit_batches([(frame[ROWS], words[ROWS])])
+    assert_same(model, expected, frame[NEW])
 
 
 def test_numbers_of_rows_may_be_unknown(parent):

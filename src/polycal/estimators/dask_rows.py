@@ -60,8 +60,8 @@ class Partitions:
         named = {key: value for key, value in named.items() if value is not None}
         _check_kinds(named)
         self.meta = _meta(X)
-        # Without fused tasks, X and y of one frame are made of one reading of the file.
-        found = [_simplified(rows) for rows in _aligned(named)]
+        # As they are: Dask's optimizer reads X and y of one file apart, in other partitions.
+        found = _aligned(named)
         graph: dict[Key, Any] = {}
         for collection in found:
             graph.update(collection.__dask_graph__())
@@ -169,11 +169,6 @@ def _divided_as(rows: Any, name: str, X: Any, X_name: str) -> Any:
 def _n_parts(rows: Any) -> int:
     count = rows.numblocks[0] if hasattr(rows, "numblocks") else rows.npartitions
     return int(count)
-
-
-def _simplified(rows: Any) -> Any:
-    """A frame that reads only the columns it needs; arrays are as they are."""
-    return rows.optimize(fuse=False) if hasattr(rows, "optimize") else rows
 
 
 def _meta(X: Any) -> Any:
