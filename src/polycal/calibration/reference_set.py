@@ -164,7 +164,8 @@ class ReferenceSet:
             if by_planes is None:
                 hyperplanes = HyperplaneVotes.build(*labels_of_rows, prior)
             else:
-                some_rows = LabelEvidence.of_rows(*labels_of_rows, settings.n_classes, by_planes)
+                how = (settings.n_classes, by_planes, execution.device)
+                some_rows = LabelEvidence.of_rows(*labels_of_rows, *how)
                 hyperplanes = QueryVotes(some_rows, prior, n_samples, SAMPLED_HYPERPLANE_POWERS)
         columns = some = None
         if robust:

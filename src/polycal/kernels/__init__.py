@@ -11,6 +11,7 @@ from .hyperplanes import Hyperplanes
 from .network import NetworkIndex
 from .path_tables import PathTables, Sampling
 from .sampled import SampledIndex
+from .sampled_torch import TorchSampledIndex, build_sampled_index
 from .sides import LabelledSides
 from .torch import TorchIndex
 
@@ -26,6 +27,8 @@ __all__ = [
     "Sampling",
     "Search",
     "TorchIndex",
+    "TorchSampledIndex",
     "build_index",
+    "build_sampled_index",
     "pair_similarity",
 ]

@@ -9,21 +9,18 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.compiled import njit
+from . import mixing
+from .mixing import HASHED_BITS, SLOTS_PER_BUCKET, WORD_BITS
 from .network import popcount
 from .select import select_row
 
-# Multipliers of SplitMix64 and FNV-1a, whose bits are spread well.
-MIX_A, MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-FNV_PRIME = np.uint64(0x100000001B3)
-WORD_BITS = 64
+MIX_A, MIX_B, FNV_PRIME = map(np.uint64, (mixing.MIX_A, mixing.MIX_B, mixing.FNV_PRIME))
 # Key of no bucket while a table is built, and tag of a slot without a bucket.
 EMPTY, NO_BUCKET = np.uint64(0), np.uint16(0)
 # Bits of a path that are numbered one by one; those of a deeper network are hashed.
 MOST_GROUPS = 12
 # Weights in a file are below this, so that their sums are numbers.
 LARGEST_WEIGHT = 1e150
-# Slots of a table for each bucket.
-SLOTS_PER_BUCKET = 2.0
 
 
 class BucketArrays(NamedTuple):
@@ -96,11 +93,11 @@ def unit_hashes(codes, draws, salt, steps, out):
             h, word, k, path = salt[r], np.uint64(1), 0, draws[r]
             for e in range(len(steps)):
                 while k < steps[e]:
-                    stop = min(steps[e], (k // 32 + 1) * 32)
+                    stop = min(steps[e], (k // HASHED_BITS + 1) * HASHED_BITS)
                     while k < stop:
                         word = (word << np.uint64(1)) | np.uint64(bits[path[k]])
                         k += 1
-                    if k % 32 == 0:
+                    if k % HASHED_BITS == 0:
                         h, word = _mixed(h ^ word), np.uint64(1)
                 out[r, e, i] = _mixed(h ^ word)
 
@@ -203,7 +200,7 @@ def build_table(hashes, left_out, salt, modes, n_classes):
         for y in seen[:n_seen]:
             content[n], content[n + 1], total[y] = y, total[y], 0.0
             n += 2
-    n_slots = np.int64(n_buckets * SLOTS_PER_BUCKET) + 1
+    n_slots = n_buckets * SLOTS_PER_BUCKET + 1
     tags, values = np.full(n_slots, NO_BUCKET), np.zeros(n_slots, np.int32)
     for i in range(n_rows):
         b = bucket[i]
@@ -216,7 +213,7 @@ def build_table(hashes, left_out, salt, modes, n_classes):
 
 
 @njit(nogil=True, cache=True)
-def look_up(hashes, tables, labels, sign, sums, met):
+def look_up(hashes, tables, labels, sums, met):
     """Add the class sums of each query's buckets, and note the modes that stand for them.
 
     ``hashes`` has shape (n_sequences, n_scales, n_queries), ``sums`` (n_scales, n_queries,
@@ -248,12 +245,12 @@ def look_up(hashes, tables, labels, sign, sums, met):
                     if tags[place] == tag:
                         row = values[place]
                         if row >= 0:
-                            total[i, labels.label[row]] += sign * labels.weight[row]
+                            total[i, labels.label[row]] += labels.weight[row]
                         else:
                             b = -1 - row
                             row = np.int32(content[b])
                             for m in range(b + 2, b + 2 + 2 * np.int64(content[b + 1]), 2):
-                                total[i, np.int64(content[m])] += sign * content[m + 1]
+                                total[i, np.int64(content[m])] += content[m + 1]
                 if len(met) > 0:
                     met[t, i] = row
 

@@ -22,6 +22,7 @@ from ..kernels import (
     SampledIndex,
     Sampling,
     build_index,
+    build_sampled_index,
 )
 
 # Exponents of the similarity by which labels vote, one source of the pool each: of the parent's
@@ -84,7 +85,8 @@ class LabelEvidence:
             index = build_index(modes, device, hidden_labels)
         else:
             n_candidates = len(modes) if n_candidates is None else n_candidates
-            index = SampledIndex(modes, counts, n_candidates, sampling, hidden_labels)
+            stored = (modes, counts, n_candidates, sampling, hidden_labels)
+            index = build_sampled_index(*stored, device=device)
         return cls(modes, counts, index.hidden_labels, index, row_mode=row_mode)
 
     @classmethod
@@ -95,11 +97,13 @@ class LabelEvidence:
         weight: Floats,
         n_classes: int,
         sampling: Sampling | None = None,
+        device: str | None = None,
     ) -> LabelEvidence:
         """Build from one mode, class and weight for each row."""
         distinct, row_mode = modes.distinct()
         counts = _class_counts(row_mode, y, weight, (len(distinct), n_classes))
-        return cls.build(distinct, counts, sampling=sampling, row_mode=row_mode)
+        how = (False, device, sampling)
+        return cls.build(distinct, counts, *how, row_mode=row_mode)
 
     @classmethod
     def restore(cls, **saved: Any) -> LabelEvidence:
@@ -122,6 +126,7 @@ class LabelEvidence:
         sampling, n_candidates = None, None
         if isinstance(self.index, SampledIndex):
             sampling, n_candidates = self.index.sampling, self.index.n_candidates
+            device = self.index.device
         return LabelEvidence.build(
             self.modes.append(distinct),
             np.concatenate([self.counts, counts]),
