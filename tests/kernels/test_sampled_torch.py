@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
 
+import polycal
+from polycal import GeodesicCalibrator
 from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
 from polycal.kernels import (
@@ -19,9 +21,11 @@ from polycal.kernels import (
     TorchSampledIndex,
     build_sampled_index,
     reference,
+    torch_buckets,
 )
-from tests.kernels.test_sampled import KINDS, SCALES, exact_sums, rows
 from tests.toys.kernels import EXECUTION, random_gaussians
+from tests.toys.models import small_network
+from tests.toys.paths import KINDS, SCALES, exact_sums, rows
 
 torch = pytest.importorskip("torch")
 ON_DEVICE = Execution(device="cpu")
@@ -190,9 +194,38 @@ def test_blocks_do_not_matter(monkeypatch):
     _, index, queries, counts = both("three layers")
     expected = index.class_sums(queries, counts, np.array([2.0, 9.0]), EXECUTION)
     monkeypatch.setattr("polycal.kernels.sampled_torch.BLOCK_BYTES", 1.0)
-    from sklearn import config_context
-
     with config_context(working_memory=0.2):
         found = index.class_sums(queries, counts, np.array([2.0, 9.0]), EXECUTION)
     assert_allclose(found, expected, rtol=1e-12)
-    assert replace(ON_DEVICE).device == "cpu"
+
+
+def test_keys_that_agree_in_their_upper_half_alone_are_told_apart():
+    rng = np.random.default_rng(0)
+    upper, lower = rng.integers(-(2**31), 2**31, 40), rng.integers(0, 3, 4000)
+    keys = (upper[rng.integers(0, 40, 4000)] << 32) + lower
+    rows = rng.permutation(4000)[:3000]
+    found, found_keys = torch_buckets.sorted_by(torch.as_tensor(keys), torch.as_tensor(rows))
+    order = np.argsort(keys[rows], kind="stable")
+    assert_array_equal(found, rows[order])
+    assert_array_equal(found_keys, keys[rows][order])
+
+
+def test_a_model_whose_parent_is_on_a_device_is_sampled_there(blobs, monkeypatch, tmp_path):
+    """Tables and answers are those of a model on the CPU; the file is read without the device."""
+    X, y = blobs
+    expected = GeodesicCalibrator(small_network(), search="sampled", random_state=0)
+    expected.fit(X[:200], y[:200])
+    monkeypatch.setattr(type(expected.model_.parent), "gpu", "cpu")
+    model = GeodesicCalibrator(small_network(), search="sampled", random_state=0)
+    model.fit(X[:200], y[:200])
+    here, there = expected.model_.reference, model.model_.reference
+    for votes, on_device in ((here.votes, there.votes), (here.hyperplanes, there.hyperplanes)):
+        assert type(votes.evidence.index) is SampledIndex
+        assert type(on_device.evidence.index) is TorchSampledIndex
+        assert_array_equal(on_device.evidence.tables.tag, votes.evidence.tables.tag)
+    proba = model.predict_proba(X[200:260])
+    assert_allclose(proba, expected.predict_proba(X[200:260]), atol=1e-6)
+    model.save(tmp_path / "model.polycal")
+    loaded = polycal.load(tmp_path / "model.polycal")
+    assert type(loaded.model_.reference.index) is SampledIndex
+    assert_allclose(loaded.predict_proba(X[200:260]), proba, rtol=1e-9)

@@ -234,7 +234,7 @@ class PathTables:
         steps = self.scales * self.n_groups
         paths = (self.draws, self.salt, steps, self.left_out_bits)
         built = torch_buckets.build_tables(stored, *paths, n_classes)
-        return BucketArrays(*built.arrays(), self.left_out_bits)
+        return BucketArrays(**built.arrays())
 
     def within(
         self, memory: float, modes: ActivationModes, counts: Floats, execution: Execution

@@ -41,7 +41,7 @@ class TorchSampledIndex(SampledIndex):
         super().__init__(modes, counts, n_candidates, sampling, hidden_labels, tables)
         self.device = device
         self._stored: Any = None
-        self._copies: list[tuple[PathTables, tuple[Any, ...]]] = []
+        self._copies: list[tuple[PathTables, tuple[Any, Any, Any]]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         stored = (self.modes, self._counts, self.n_candidates, self.sampling, self.hidden_labels)
@@ -55,13 +55,13 @@ class TorchSampledIndex(SampledIndex):
     def _n_jobs(self, execution: Execution) -> int | None:
         return 1  # one block is enough work for the device
 
-    def _copy(self, tables: PathTables) -> tuple[Any, ...]:
+    def _copy(self, tables: PathTables) -> tuple[Any, Any, Any]:
         """Tables on the device, with the label and the weight of their modes."""
         for known, copy in self._copies:
             if known is tables:
                 return copy
-        labels = (buckets.on_device(a, self.device) for a in (tables.label, tables.weight))
-        copy = (buckets.DeviceTables.of(tables.arrays, self.device), *labels)
+        label, weight = (buckets.on_device(a, self.device) for a in (tables.label, tables.weight))
+        copy = (buckets.DeviceTables.of(tables.arrays, self.device), label, weight)
         self._copies = [*self._copies[-1:], (tables, copy)]  # and those to be subtracted
         return copy
 
@@ -70,9 +70,9 @@ class TorchSampledIndex(SampledIndex):
     ) -> tuple[Floats, Ints]:
         tables = self.tables
         symbols = buckets.on_device(queries.codes.T, self.device)
-        paths = (buckets.on_device(a, self.device) for a in (tables.draws, tables.salt))
+        draws, salt = (buckets.on_device(a, self.device) for a in (tables.draws, tables.salt))
         steps = tables.scales * tables.n_groups
-        hashes = buckets.path_hashes(symbols, queries.packed, *paths, steps)
+        hashes = buckets.path_hashes(symbols, queries.packed, draws, salt, steps)
         sums, met = buckets.look_up(hashes, *self._copy(tables), n_classes)
         found = np.empty((len(queries), 0), dtype=np.int64)
         if n_found:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Array, Floats, Ints
+from .._utils.arrays import Array, Ints
 from .._utils.optional import optional
 from .mixing import FNV_PRIME, HASHED_BITS, MIX_A, MIX_B, SLOTS_PER_BUCKET, WORD_BITS
 
@@ -70,14 +70,16 @@ class DeviceTables:
     def of(cls, tables: Any, device: Any) -> DeviceTables:
         """From ``BucketArrays``."""
         *arrays, left_out_bits = tables
-        tensors = (on_device(array, device) for array in arrays)
-        return cls(*tensors, [int(bits) for bits in left_out_bits])
+        start, tag, value, content_start, content = (on_device(a, device) for a in arrays)
+        bits = [int(mask) for mask in left_out_bits]
+        return cls(start, tag, value, content_start, content, bits)
 
-    def arrays(self) -> tuple[Array, ...]:
-        """All but the bits that are left out, in main memory."""
-        held = (self.start, self.tag, self.value, self.content_start, self.content)
-        start, tag, *others = (tensor.cpu().numpy() for tensor in held)
-        return start, tag.view(np.uint16), *others
+    def arrays(self) -> dict[str, Array]:
+        """Fields of ``BucketArrays``, in main memory."""
+        names = ("start", "tag", "value", "content_start", "content")
+        found = {name: getattr(self, name).cpu().numpy() for name in names}
+        bits = np.array(self.left_out_bits, dtype=np.uint64)
+        return found | {"tag": found["tag"].view(np.uint16), "left_out_bits": bits}
 
 
 def signed(number: int) -> int:
@@ -166,38 +168,72 @@ def build_tables(
     modes: DeviceModes, draws: Array, salt: Array, steps: Ints, left_out: Array, n_classes: int
 ) -> DeviceTables:
     """All tables of these modes, sequence by sequence, with the slots of ``build_table``."""
-    torch = optional("torch", "torch")
     device, bits = modes.symbols.device, [int(mask) for mask in left_out]
     paths, salts = on_device(draws, device), on_device(salt, device)
     weight = WholeWeights.of(modes)
-    parts = []
+    sizes, slot_tags, slot_values, held = [0], [], [], []
     for r in range(len(draws)):
         hashes = path_hashes(modes.symbols, modes.packed, paths[r : r + 1], salts[r : r + 1], steps)
         order = standing_order(mixed(modes.hash ^ salts[r]), modes.n_candidates)
         groups = [Buckets.of(h, order, mask) for h, mask in zip(hashes[0], bits, strict=True)]
         contents = [group.content(modes, weight, n_classes) for group in groups]
         size = [SLOTS_PER_BUCKET * len(group.key) + 1 for group in groups]
-        slot_tags, values = fill_slots(groups, [value for value, _ in contents], size)
-        parts.append((slot_tags, values, [content for _, content in contents], size))
-    sizes = np.cumsum([0, *(n for part in parts for n in part[3])])
-    held = [content for part in parts for content in part[2]]
-    starts = np.cumsum([0, *map(len, held)])
-    content = torch.cat(held)
-    del held
-    tag, value = (torch.cat([part[i] for part in parts]) for i in (0, 1))
-    begin, content_begin = on_device(sizes, device), on_device(starts, device)
+        tag, value = fill_slots(groups, [value for value, _ in contents], size)
+        sizes += size
+        slot_tags.append(tag)
+        slot_values.append(value)
+        held += [content for _, content in contents]
+    begin = on_device(np.cumsum(sizes), device)
+    content_begin = on_device(np.cumsum([0, *map(len, held)]), device)
+    tag, value, content = map(joined, (slot_tags, slot_values, held))
     return DeviceTables(begin, tag, value, content_begin, content, bits)
+
+
+def joined(parts: list[Any]) -> Any:
+    """``torch.cat``; the list is emptied, so that no part is kept twice."""
+    whole = optional("torch", "torch").cat(parts)
+    parts.clear()
+    return whole
 
 
 def standing_order(priority: Any, n_candidates: int) -> Any:
     """Modes in the order in which they would stand for a bucket that they share."""
     torch = optional("torch", "torch")
+    rows = torch.arange(len(priority), device=priority.device)
     unsigned = priority ^ LOWEST
-    first, others = (
-        torch.argsort(part, stable=True)
-        for part in (unsigned[:n_candidates], unsigned[n_candidates:])
-    )
-    return torch.cat([first, others.add_(n_candidates)])
+    first, _ = sorted_by(unsigned, rows[:n_candidates])
+    if n_candidates == len(rows):
+        return first
+    return torch.cat([first, sorted_by(unsigned, rows[n_candidates:])[0]])
+
+
+def sorted_by(keys: Any, rows: Any) -> tuple[Any, Any]:
+    """Rows sorted by their keys, and the keys; the order of rows with one key stays.
+
+    Sorting by the upper half takes less than half the time, and few keys agree in it alone.
+    """
+    torch = optional("torch", "torch")
+    half, index = torch.sort((keys >> 32).int()[rows], stable=True)
+    rows = rows[index]
+    sorted_keys = keys[rows]
+    starts_run = differs_from_last(half)
+    disagrees = differs_from_last(sorted_keys) & ~starts_run
+    if bool(disagrees.any()):
+        run = starts_run.cumsum(0).sub_(1)
+        again = torch.zeros_like(disagrees)
+        again[run[disagrees]] = True
+        place = again[run].nonzero()[:, 0]
+        sorted_keys[place], index = torch.sort(sorted_keys[place], stable=True)
+        rows[place] = rows[place][index]
+    return rows, sorted_keys
+
+
+def differs_from_last(values: Any) -> Any:
+    """Whether each value is another than the one before it."""
+    torch = optional("torch", "torch")
+    other = torch.ones(len(values), dtype=torch.bool, device=values.device)
+    torch.ne(values[1:], values[:-1], out=other[1:])
+    return other
 
 
 @dataclass(frozen=True)
@@ -205,18 +241,18 @@ class WholeWeights:
     """Weights as whole numbers, whose sums do not depend on an order."""
 
     whole: Any  # (n_labels,)
-    exponent: int
+    unit: float  # of one, a power of 2
 
     @classmethod
     def of(cls, modes: DeviceModes) -> WholeWeights:
-        torch, weight = optional("torch", "torch"), modes.label_weight
+        weight = modes.label_weight
         total = float(weight.abs().sum()) if len(weight) else 0.0
-        exponent = SUM_BITS - max(0, math.frexp(total)[1])
-        return cls(torch.ldexp(weight, torch.tensor(exponent)).round_().long(), exponent)
+        unit = math.ldexp(1.0, math.frexp(total)[1] - SUM_BITS)
+        return cls((weight / unit).round_().long(), unit)
 
     def real(self, sums: Any) -> Any:
-        torch = optional("torch", "torch")
-        return torch.ldexp(sums.double(), torch.tensor(-self.exponent))
+        """Sums of weights from sums of whole numbers."""
+        return sums.double().mul_(self.unit)
 
 
 @dataclass(frozen=True)
@@ -230,16 +266,12 @@ class Buckets:
 
     @classmethod
     def of(cls, hashes: Any, order: Any, left_out: int) -> Buckets:
-        torch = optional("torch", "torch")
-        key = hashes[order]
         if left_out:
-            kept = (key & left_out) == 0
-            key, order = key[kept], order[kept]
-        key, index = torch.sort(key, stable=True)
-        is_first = torch.ones(len(key), dtype=torch.bool, device=key.device)
-        torch.ne(key[1:], key[:-1], out=is_first[1:])
+            order = order[(hashes[order] & left_out) == 0]
+        row, key = sorted_by(hashes, order)
+        is_first = differs_from_last(key)
         begin = is_first.nonzero()[:, 0]
-        return cls(key[begin], order[index], is_first, begin)
+        return cls(key[begin], row, is_first, begin)
 
     @property
     def standing(self) -> Any:
@@ -265,9 +297,7 @@ class Buckets:
         pair, index = torch.sort(pair)
         total = torch.cat([pair.new_zeros(1, dtype=torch.int64), weight.whole[label[index]]])
         total.cumsum_(0)
-        new = torch.ones(len(pair), dtype=torch.bool, device=pair.device)
-        torch.ne(pair[1:], pair[:-1], out=new[1:])
-        first = new.nonzero()[:, 0]
+        first = differs_from_last(pair).nonzero()[:, 0]
         after = torch.cat([first[1:], first.new_tensor([len(pair)])[: len(first)]])
         sums = weight.real(total[after] - total[first])
         pair = pair[first].long()
@@ -275,9 +305,7 @@ class Buckets:
         n_seen = torch.bincount(owner, minlength=n_large)
         before = n_seen.cumsum(0) - n_seen
         place = 2 * (before + torch.arange(n_large, device=pair.device))
-        content = torch.empty(
-            2 * (n_large + len(pair)), dtype=torch.float64, device=pair.device
-        )
+        content = torch.empty(2 * (n_large + len(pair)), dtype=torch.float64, device=pair.device)
         content[place] = standing[large].double()
         content[place + 1] = n_seen.double()
         entry = 2 * (torch.arange(len(pair), device=pair.device) + owner + 1)
