@@ -171,9 +171,12 @@ def phases(modes: Any, draws: np.ndarray, salt: np.ndarray, device: str) -> dict
         parts["sums"], held = seconds(
             lambda g=groups: [x.content(modes, weight, N_CLASSES) for x in g], device
         )
-        values, sizes = [v for v, _ in held], [2 * len(g.key) + 1 for g in groups]
+        values = [v for v, _ in held]
         parts["slots"], _ = seconds(
-            lambda g=groups, v=values, s=sizes: buckets.fill_slots(g, v, s), device
+            lambda g=groups, v=values: [
+                buckets.fill_slots(x.key, y, 2 * len(x.key) + 1) for x, y in zip(g, v, strict=True)
+            ],
+            device,
         )
         n_larger = [
             int(((v < 0)[g.is_first.cumsum(0) - 1]).sum())
@@ -212,8 +215,8 @@ def counted_bytes(n: int, n_buckets: list[int], n_larger: list[int], item: int) 
         "sort": tables * n * (sorting + 18) + total * 16,
         # The bucket of each row; of rows that share one: labels, sort by bucket and class, sums.
         "sums": tables * n * 53 + sum(n_larger) * (282 + sort) + total * 64,
-        # A bucket asks 1.5 times on average.
-        "slots": total * (1.5 * 120 + 100) + 2 * total * (8 + 6),
+        # Place, running maximum in a square, slot, what is past the end, tag and value.
+        "slots": total * (24 + 16 + 24 + 80 + 24 + 9 + 34 + 24) + 2 * total * 6,
     }
 
 
