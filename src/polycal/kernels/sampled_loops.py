@@ -213,15 +213,17 @@ def build_table(hashes, left_out, salt, modes, n_classes):
 
 
 @njit(nogil=True, cache=True)
-def look_up(hashes, tables, labels, sums, met):
+def look_up(hashes, tables, labels, is_summed, sums, met):
     """Add the class sums of each query's buckets, and note the modes that stand for them.
 
     ``hashes`` has shape (n_sequences, n_scales, n_queries), ``sums`` (n_scales, n_queries,
-    n_classes). met[t, i] is the mode that stands for the bucket of query i in table t, or -1; it
-    may have no rows. A table stays in the cache for all queries.
+    n_classes); sums are of the scales that ``is_summed`` marks. met[t, i] is the mode that stands
+    for the bucket of query i in table t, or -1; it may have no rows. A table stays in the cache for
+    all queries, and what a step reads is read ahead by the one before it, so that misses overlap.
     """
     n_sequences, n_scales, n_queries = hashes.shape
-    places = np.empty(n_queries, np.int64)
+    places, values_found = np.empty(n_queries, np.int64), np.empty(n_queries, np.int64)
+    which = np.empty(n_queries, np.int64)
     for r in range(n_sequences):
         for e in range(n_scales):
             t = r * n_scales + e
@@ -229,30 +231,35 @@ def look_up(hashes, tables, labels, sums, met):
             tags, values, n_slots = tables.tag[begin:end], tables.value[begin:end], end - begin
             left_out, total = tables.left_out_bits[e], sums[e]
             content = tables.content[tables.content_start[t] : tables.content_start[t + 1]]
-            # Reading the first slot of every query beforehand lets cache misses overlap.
             warm = 0
             for i in range(n_queries):
                 places[i] = _place(hashes[r, e, i], n_slots)
                 warm |= tags[places[i]] | values[places[i]]
+            n_found = 0
             for i in range(n_queries):
-                h, row, place = hashes[r, e, i], np.int32(-1), places[i]
-                if (h & left_out) == 0:
-                    tag = _tag(h)
-                    for _ in range(n_slots if warm != 0 else 0):
-                        if tags[place] == tag or tags[place] == NO_BUCKET:
-                            break
-                        place = place + 1 if place + 1 < n_slots else 0
-                    if tags[place] == tag:
-                        row = values[place]
-                        if row >= 0:
-                            total[i, labels.label[row]] += labels.weight[row]
-                        else:
-                            b = -1 - row
-                            row = np.int32(content[b])
-                            for m in range(b + 2, b + 2 + 2 * np.int64(content[b + 1]), 2):
-                                total[i, np.int64(content[m])] += content[m + 1]
-                if len(met) > 0:
-                    met[t, i] = row
+                h, place = hashes[r, e, i], places[i]
+                tag = _tag(h)
+                for _ in range(n_slots if warm != 0 else 0):
+                    if tags[place] == tag or tags[place] == NO_BUCKET:
+                        break
+                    place = place + 1 if place + 1 < n_slots else 0
+                which[n_found], values_found[n_found] = i, values[place]  # kept if it is found
+                n_found += (tags[place] == tag) & ((h & left_out) == 0)
+            if len(met) > 0:
+                met[t] = -1
+                for j in range(n_found):
+                    value = values_found[j]
+                    met[t, which[j]] = value if value >= 0 else np.int32(content[-1 - value])
+            if not is_summed[e]:
+                continue
+            for j in range(n_found):
+                i, value = which[j], values_found[j]
+                if value >= 0:
+                    total[i, labels.label[value]] += labels.weight[value]
+                else:
+                    b = -1 - value
+                    for m in range(b + 2, b + 2 + 2 * np.int64(content[b + 1]), 2):
+                        total[i, np.int64(content[m])] += content[m + 1]
 
 
 @njit(nogil=True, cache=True)
