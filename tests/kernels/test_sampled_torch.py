@@ -116,7 +116,7 @@ def test_the_modes_that_are_met_most_are_the_same(n_candidates, n_found):
     far = ActivationModes.from_leaves(np.full((2, 30), 200))
     for asked in (queries, far.coded_like(here.modes)):
         sums, ids = here.tables.look_up(asked, 3, n_found)
-        other_sums, other_ids = there._look_up(asked, 3, n_found, None)
+        other_sums, other_ids = there._look_up(asked, 3, n_found, None, EXPONENTS)
         assert_array_equal(other_ids, ids)
         assert_allclose(other_sums, sums, rtol=1e-12)
 

@@ -268,24 +268,31 @@ class PathTables:
         path_hashes(modes, *paths, self.scales * self.n_groups, out)
 
     def look_up(
-        self, modes: ActivationModes, n_classes: int, n_found: int, less: PathTables | None = None
+        self,
+        modes: ActivationModes,
+        n_classes: int,
+        n_found: int,
+        less: PathTables | None = None,
+        exponents: Floats | None = None,
     ) -> tuple[Floats, Ints]:
         """Estimated class sums (n_scales, n_queries, n_classes), and near modes.
 
         The sums are those of sum_s K^e n_sy times the number of sequences. Those of the tables
         ``less`` are subtracted. The modes are the ``n_found`` that a query meets most, among those
-        that may be neighbours; -1 where there are fewer.
+        that may be neighbours; -1 where there are fewer. With ``exponents``, the sums at other
+        scales stay 0.
         """
         n_sequences, n_scales = len(self.draws), len(self.scales)
         hashes = np.empty((n_sequences, n_scales, len(modes)), np.uint64)
         self._hash(modes, hashes)
         sums = np.zeros((n_scales, len(modes), n_classes))
         met = np.empty((n_sequences * n_scales if n_found else 0, len(modes)), np.int32)
-        look_up(hashes, self.arrays, ModeLabels(self.label, self.weight), sums, met)
+        is_summed = np.isin(self.scales, self.scales if exponents is None else exponents)
+        look_up(hashes, self.arrays, ModeLabels(self.label, self.weight), is_summed, sums, met)
         if less is not None:
             gone, nothing = np.zeros(sums.shape), met[:0]
             labels = ModeLabels(less.label, less.weight)
-            look_up(hashes, less.arrays, labels, gone, nothing)
+            look_up(hashes, less.arrays, labels, is_summed, gone, nothing)
             sums = without(sums, gone)
         sums = self.complete(sums)
         found = np.empty((len(modes), n_found), dtype=np.int64)

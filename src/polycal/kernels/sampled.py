@@ -89,9 +89,14 @@ class SampledIndex(KernelIndex):
         return self.tables.of(self.modes[changed], less[changed], 0, self._building)
 
     def _look_up(
-        self, queries: ActivationModes, n_classes: int, n_found: int, less: PathTables | None
+        self,
+        queries: ActivationModes,
+        n_classes: int,
+        n_found: int,
+        less: PathTables | None,
+        exponents: Floats,
     ) -> tuple[Floats, Ints]:
-        return self.tables.look_up(queries, n_classes, n_found, less)
+        return self.tables.look_up(queries, n_classes, n_found, less, exponents)
 
     def _similarity_block(self, queries: ActivationModes) -> Floats:
         """K with all stored modes, as every index gives it."""
@@ -122,7 +127,8 @@ class SampledIndex(KernelIndex):
         tables = self.tables
         counts = self._counts if search.counts is None else search.counts
         less = None if search.counts is None else self._prepared_counts(counts)
-        sums, ids = self._look_up(queries, counts.shape[1], CANDIDATES, less)
+        asked = (queries, counts.shape[1], CANDIDATES, less, search.exponents)
+        sums, ids = self._look_up(*asked)
         K = self._similarity(queries, ids)
         near = _select(K, ids, X, search)
         few = np.flatnonzero((near.index < 0).any(axis=1))
@@ -171,7 +177,7 @@ class SampledIndex(KernelIndex):
     ) -> Floats:
         less = self._prepared_counts(counts)
         n_found = 0 if np.isin(exponents, self.tables.scales).all() else CANDIDATES
-        sums, ids = self._look_up(queries, counts.shape[1], n_found, less)
+        sums, ids = self._look_up(queries, counts.shape[1], n_found, less, exponents)
         K = self._similarity(queries, ids, self.tables.n_groups)
         return self._sums_at(sums, K, ids, counts, exponents)
 

@@ -66,7 +66,12 @@ class TorchSampledIndex(SampledIndex):
         return copy
 
     def _look_up(
-        self, queries: ActivationModes, n_classes: int, n_found: int, less: PathTables | None
+        self,
+        queries: ActivationModes,
+        n_classes: int,
+        n_found: int,
+        less: PathTables | None,
+        exponents: Floats,
     ) -> tuple[Floats, Ints]:
         tables = self.tables
         symbols = buckets.on_device(queries.codes.T, self.device)
