@@ -19,7 +19,6 @@ from polycal.cli.files import (
     Writer,
     check_output,
     decimal_of,
-    find_decimal,
     find_separator,
 )
 
@@ -82,24 +81,6 @@ def test_separators_are_named(tmp_path):
         Source(tmp_path / "t.csv", "::")
     with pytest.raises(ValueError, match="--decimal must be"):
         Source(tmp_path / "t.csv", decimal=";")
-
-
-@pytest.mark.parametrize(
-    ("rows", "separator", "decimal"),
-    [
-        ([["1,5", "x"], ["2,25", "y"]], ";", ","),
-        ([["1.234,5"], ["-7,1"]], ";", ","),
-        ([["1,234"], ["5,678"]], ",", "."),  # quoted thousands
-        ([["1.5", "3,7"], ["2.5", ""]], ",", "."),
-        ([["12.03.2024"]], ";", "."),
-        ([["0,5", "1.234", "5.678"]], ";", ","),  # thousands with a point
-        ([["0.5", "1,234", "5,678"]], ";", "."),
-        ([["1,234"], ["5,678"]], ";", ","),
-        ([["0.123", "7"]], ";", "."),
-    ],
-)
-def test_decimal_marks(rows, separator, decimal):
-    assert find_decimal(rows, separator) == decimal
 
 
 @pytest.mark.parametrize(

@@ -129,9 +129,9 @@ def fit(
 ) -> None:
     """Fit a parent on a table, calibrate it, and write a model file."""
     with _errors(), show.say.status("reading"):
-        from .columns import chosen_roles
         from .files import STREAM, Source, check_output, decimal_of
         from .fit import fit_table
+        from .roles import chosen_roles
 
         if output == STREAM:
             raise ValueError("--output must name a file; a model is not written to stdout.")

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ import numpy as np
 
 from .._utils.optional import optional
 from ..core.roles import DECIMAL_MARKS
+from .numbers import contrary_number, find_decimal
 
 STREAM = Path("-")  # stdin or stdout
 TEXT_KINDS = (".csv", ".tsv", ".txt")
@@ -36,9 +37,6 @@ SAMPLE_LINES = 200
 PIECE = 50_000
 # Whole numbers with missing values stay whole, and dates are of one type.
 EXACT = {"integer_object_nulls": True, "date_as_object": False}
-COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
-POINT_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)\.\d+")
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}((,\d{3})+|(\.\d{3})+)")
 
 
 @dataclass(frozen=True)
@@ -331,38 +329,6 @@ def find_separator(lines: list[str]) -> str:
             if score > best:
                 best, found = score, separator
     return found
-
-
-def find_decimal(rows: Iterable[list[str]], separator: str) -> str:
-    """The decimal mark: "," where more cells are numbers with it than with a point.
-
-    Cells that may be thousands, such as 1.234, count only where there are no others.
-    """
-    comma, point = _fractions(rows)
-    sure_comma, sure_point = _sure(comma), _sure(point)
-    if sure_comma or sure_point:
-        return "," if len(sure_comma) > len(sure_point) else "."
-    return "," if separator != "," and len(comma) > len(point) else "."
-
-
-def contrary_number(rows: Iterable[list[str]], decimal: str) -> str | None:
-    """A cell that is a number with the other decimal mark alone; None if one surely has this."""
-    comma, point = map(_sure, _fractions(rows))
-    same, other = (comma, point) if decimal == "," else (point, comma)
-    return other[0] if other and not same else None
-
-
-def _fractions(rows: Iterable[list[str]]) -> tuple[list[str], list[str]]:
-    """Cells that are numbers with a decimal comma, and those with a decimal point."""
-    cells = [cell.strip() for row in rows for cell in row]
-    comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
-    point = [cell for cell in cells if POINT_NUMBER.fullmatch(cell)]
-    return comma, point
-
-
-def _sure(cells: list[str]) -> list[str]:
-    """Numbers whose mark cannot be that of thousands."""
-    return [cell for cell in cells if not THOUSANDS.fullmatch(cell)]
 
 
 def decimal_of(table: Any) -> str | None:
