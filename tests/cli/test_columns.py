@@ -40,6 +40,12 @@ def test_text_of_categories():
     assert found["c"].tolist() == ["True", "False", "True"]
 
 
+def test_blanks_are_no_part_of_a_category(tmp_path):
+    table = write(tmp_path / "t.csv", {"a": ["x", " x", "x ", " ", " NA", "y"], "b": range(6)})
+    found = typed(table, ColumnRoles.of({"a": Role(CATEGORY, "")}))
+    assert found["a"].tolist() == ["x", "x", "x", None, None, "y"]
+
+
 def test_text_of_a_number_does_not_depend_on_the_others():
     roles = ColumnRoles.of({"a": Role(CATEGORY, "")})
     table = pd.DataFrame({"a": [1.0, 2.5, np.nan]})

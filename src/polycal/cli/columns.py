@@ -111,7 +111,8 @@ def _days(table: Any, name: str, role: Role) -> Floats:
 def _categories(column: Any) -> Any:
     pandas = optional("pandas", "cli")
     text = exact_text(column)
-    known = {word: (None if word in MISSING else word) for word in set(text) - {None}}
+    known = {word: word.strip() for word in set(text) - {None}}
+    known = {word: (None if level in MISSING else level) for word, level in known.items()}
     text[:] = [None if word is None else known[word] for word in text]
     return pandas.Series(text, index=column.index, dtype=object)
 
