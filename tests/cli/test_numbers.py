@@ -68,7 +68,9 @@ def test_numbers(word, decimal, value):
         ("7", ("7", "")),
         ("SKU 12", None),
         ("C-001", None),
-        ("10:30", None),
+        ("10:30", ("10.5", "hours:minutes")),
+        ("36:00:36", ("36.01", "hours:minutes")),
+        ("10:75", None),
         (">5", None),
         ("€ 5 m", None),
         ("+49 30 123 456", None),
@@ -87,4 +89,11 @@ def test_unit_of_most():
     assert unit("5 %", "6", "7") == ""
     assert unit("5 kg", "6 kg") == ""  # may be names
     assert unit(*(f"{i} kg" for i in range(21))) == "kg"
+    assert unit("10:30", "11:45") == "hours:minutes"
     assert unit("x", "y") == unit() == ""
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_times_are_hours(decimal):
+    words = np.array(["10:30", "00:07:30", "7"], dtype=object)
+    np.testing.assert_equal(parse_numbers(words, decimal, "hours:minutes"), [10.5, 0.125, np.nan])

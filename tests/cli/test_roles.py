@@ -205,3 +205,21 @@ def test_cells_that_are_no_dates(tmp_path):
     assert any("'b' (id: 400 distinct" in n and "dates in several formats" in n for n in notes)
     assert roles.details[0] == ("%d.%m.%Y", "00.00.0000", "soon")
     assert typed(table, roles)["a"].isna().tolist() == [True, True, *[False] * (N - 2)]
+
+
+def test_what_is_left_out_says_how_to_use_it(tmp_path):
+    """The advice works; a column without values needs none."""
+    numbers = [f"bad{i}" if i % 40 == 0 else f"{RNG.normal():.6f}" for i in range(N)]
+    short = pd.date_range("1940-01-01", periods=N, freq="51D").strftime("%d.%m.%y")
+    for cells, said, option in (
+        (numbers, "of which 390 are numbers.*--number a;", {"number": ["a"]}),
+        (short, "unknown century.*--date a=%d.%m.%y or", {"date": ["a=%d.%m.%y"]}),
+    ):
+        table = write(tmp_path / "t.csv", {"a": cells, "b": ["1"] * N})
+        with pytest.warns(UserWarning, match=said):
+            assert decide(table, {}, []).roles[0] == ID
+        roles = decide(table, chosen_roles(["a", "b"], **option), [])
+        assert typed(table, roles)["a"].notna().mean() > 0.9
+    table = write(tmp_path / "t.csv", {"a": [""] * N, "b": ["1"] * N})
+    with pytest.warns(UserWarning, match=r"left out: 'a' \(dropped: every value is missing\)\.$"):
+        decide(table, {}, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -237,13 +238,17 @@ def check_labels(y: object, n_rows: int) -> Array:
     check_label_values(y)
     checked = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     labels: Array = column_or_1d(checked, warn=True)
-    if type_of_target(labels) == "continuous":
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")
+        kind = type_of_target(labels)
+        if kind != "continuous":
+            check_classification_targets(labels)
+    if kind == "continuous":
         raise ValueError(
             "Unknown label type: continuous. y holds numbers with fractions, such as "
             f"{labels[labels != np.round(labels)][0]:g}, and a classifier needs classes. Make "
             "classes of them (pandas.cut), or whole numbers."
         )
-    check_classification_targets(labels)
     if len(labels) != n_rows:
         raise ValueError(
             f"y must hold one label for each of the {n_rows} rows; it holds {len(labels)}."

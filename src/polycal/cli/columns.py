@@ -21,6 +21,8 @@ MISSING = frozenset(
 )
 # Cells that are missing values in a column of numbers, beside those.
 MARKS = frozenset({"n.a.", "N.A.", "na", "n.d.", "k.A.", "-", "--", "?", ".", "*", "#VALUE!"})
+# Trees compute in single precision.
+LARGEST = float(np.finfo(np.float32).max)
 TRUTH = {"true": 1.0, "false": 0.0}
 
 
@@ -54,29 +56,29 @@ def _text_of_float(value: float) -> str:
 
 def _numbers(table: Any, name: str, role: Role) -> Floats:
     column = table[name]
-    if column.dtype.kind in "fiub":
-        return np.asarray(column.to_numpy(dtype=float))
     if column.dtype.kind == "M":
         raise ValueError(
             f"column {name!r} held numbers in the fit, and holds dates in "
             f"{table.attrs.get('file', 'DATA')}. Fit the model again with --date {quoted(name)}."
         )
-    missing = column.isna().to_numpy()
-    text = stripped(column)
-    gone = missing | np.isin(text, list(MISSING | MARKS | set(role.details)))
-    values: Floats = np.full(len(column), np.nan)
-    values[~gone] = parse_numbers(text[~gone], table.attrs.get("decimal", "."), role.unit)
-    wrong = np.isnan(values) & ~gone
-    if wrong.any():
-        truth = [TRUTH.get(word.lower(), np.nan) for word in text[wrong]]
-        values[wrong] = truth
-    wrong = ~np.isfinite(values) & ~gone
+    gone = column.isna().to_numpy()
+    if column.dtype.kind in "fiub":
+        values: Floats = column.to_numpy(dtype=float)
+    else:
+        text = stripped(column)
+        gone = gone | np.isin(text, list(MISSING | MARKS | set(role.details)))
+        values = np.full(len(column), np.nan)
+        values[~gone] = parse_numbers(text[~gone], table.attrs.get("decimal", "."), role.unit)
+        other = np.isnan(values) & ~gone
+        values[other] = [TRUTH.get(word.lower(), np.nan) for word in text[other]]
+    wrong = ~(np.abs(values) <= LARGEST) & ~gone
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
+        kind = "numbers below 3e38" if np.isfinite(values[row]) else "finite numbers"
         unit = f" in {role.unit}, as in the fit" if role.unit else ""
         raise ValueError(
-            f"column {name!r} must hold finite numbers{unit}; {place_of(table, row)} holds "
-            f"{column.iloc[row]!r}. Correct it (an empty cell is a missing value), or fit the "
+            f"column {name!r} must hold {kind}{unit}; {place_of(table, row)} holds "
+            f"{str(column.iloc[row])!r}. Correct it (an empty cell is a missing value), or fit the "
             f"model with --category {quoted(name)} or --drop {quoted(name)}."
         )
     return values

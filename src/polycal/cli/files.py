@@ -85,7 +85,7 @@ class Source:
         """The whole file as a pandas frame of at least one row."""
         pieces = list(self.pieces(None))
         if sum(map(len, pieces)) == 0:
-            raise ValueError(f"{self.name} holds no rows.")
+            raise ValueError(f"{self.name} holds no rows below its header.")
         return pieces[0] if len(pieces) == 1 else optional("pandas", "cli").concat(pieces)
 
     def pieces(self, n_rows: int | None) -> Iterator[Any]:
@@ -176,9 +176,8 @@ class Source:
                 if len(row) != len(names):
                     raise ValueError(
                         f"{self.name}, line {first + skipped}: {_n(len(row), 'cell')} where the "
-                        f"header has {len(names)} (separator {_shown(separator)}). Correct the "
-                        "line (a cell that holds the separator needs quotes), or name another "
-                        f"separator: --sep '{',' if separator == ';' else ';'}'."
+                        f"header has {len(names)} (separator {_shown(separator)}). "
+                        f"{_cure(names, separator)}"
                     )
                 rows.append(row)
                 at.append(first + skipped)
@@ -214,9 +213,10 @@ class Source:
                 start
             )  # a character may be cut at the end
         except UnicodeDecodeError:
+            where = self._bad_line("utf-8")
             warnings.warn(
-                f"{self.name} is not UTF-8, and is read as cp1252 (Windows, Western Europe). Name "
-                "another encoding with --encoding.",
+                f"{self.name} is not UTF-8{where}, and is read as cp1252 (Windows, "
+                "Western Europe). Name another encoding with --encoding.",
                 stacklevel=2,
             )
             return "cp1252"
@@ -331,6 +331,14 @@ def find_separator(lines: list[str]) -> str:
     return found
 
 
+def no_column(option: str, name: object, names: list[str]) -> ValueError:
+    """The error of a name that no column has."""
+    hint = "The first line of a file must hold the names."
+    if len(names) == 1:
+        hint = f"{hint} If it does, name the separator: --sep."
+    return ValueError(f"{option} {name!r} is not a column of DATA: {names[:20]}. {hint}")
+
+
 def decimal_of(table: Any) -> str | None:
     """The decimal mark of a table of a text file; None if its columns have types."""
     mark: str | None = table.attrs.get("decimal")
@@ -403,6 +411,14 @@ class _Whole(io.RawIOBase):
 
 def _n(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def _cure(names: list[str], separator: str) -> str:
+    """What to do about a line that does not fit the header."""
+    other = f"name another separator: --sep '{',' if separator == ';' else ';'}'."
+    if len(names) == 1:
+        return f"Remove {names[0]!r} if it is a title and not the header, or {other}"
+    return f"Correct the line (a cell that holds the separator needs quotes), or {other}"
 
 
 def _shown(separator: str) -> str:

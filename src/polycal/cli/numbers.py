@@ -30,6 +30,9 @@ CURRENCY = re.compile(
     "AED|ARS|AUD|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MAD|MXN|"
     "MYR|NOK|NZD|PHP|PKR|PLN|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR|Fr\\.?|kr\\.?|Kč|zł"
 )
+# A time of day, or a duration.
+TIME = re.compile(r"(\d{1,3}):([0-5]\d)(:[0-5]\d(\.\d+)?)?")
+HOURS = "hours:minutes"
 # Letters after a number are a unit where there are more different numbers than this; otherwise
 # they may belong to names, such as 1a and 2a.
 MOST_NAMES = 20
@@ -54,13 +57,17 @@ def find_unit(words: Array) -> str:
     if not parts:
         return ""
     (unit, times), *_ = Counter(unit for _, unit in parts).most_common(1)
-    known = unit in ("%", "‰") or _is_currency(unit)
+    known = unit in ("%", "‰", HOURS) or _is_currency(unit)
     enough = known or len({number for number, one in parts if one == unit}) > MOST_NAMES
     return unit if enough and 2 * times > len(words) else ""
 
 
 def split_unit(word: str) -> tuple[str, str] | None:
-    """The number of a text and its unit; None if the text is no number."""
+    """The number of a text and its unit; None if the text is no number. Times are hours."""
+    time = TIME.fullmatch(word)
+    if time is not None:
+        seconds = float((time[3] or ":0")[1:])
+        return repr(int(time[1]) + int(time[2]) / 60 + seconds / 3600), HOURS
     found = QUANTITY.fullmatch(_ungrouped(word))
     if found is None:
         return None
@@ -102,7 +109,7 @@ def _bare(cell: str) -> str:
     if COMMA_NUMBER.fullmatch(cell) or POINT_NUMBER.fullmatch(cell):
         return cell
     parts = split_unit(cell)
-    return cell if parts is None else parts[0]
+    return cell if parts is None or parts[1] == HOURS else parts[0]
 
 
 def _sure(cells: list[str]) -> list[str]:
@@ -118,6 +125,8 @@ def _plain(word: str, decimal: str, unit: str) -> str:
         if parts is None or parts[1] != unit:
             return "none"
         word = parts[0]
+        if unit == HOURS:
+            return word
     if decimal == "," and word != "," and WITH_COMMA.fullmatch(word):
         return word.replace(".", "").replace(",", ".")
     if decimal == "." and WITH_COMMAS.fullmatch(word):  # 1,234,567.8

@@ -28,7 +28,7 @@ from ..core.roles import (
 )
 from .columns import MARKS, MISSING, TRUTH, quoted, stripped
 from .dates import DATE_LIKE, find_format, parse_dates, shown_format
-from .files import decimal_of, place_of
+from .files import decimal_of, no_column, place_of
 from .numbers import find_unit, parse_numbers, split_unit
 
 # Numbers in text, where other cells are at most this share, and of at most so many kinds.
@@ -37,6 +37,9 @@ OTHER_KINDS = 3
 # Share of numbers from which a category is worth a note.
 MOSTLY = 0.5
 CODE = re.compile(r"0\d+")
+SHORT_DATE = re.compile(r"\d\d?([./-])\d\d?\1\d\d")
+SHORT_DATES = ", perhaps dates of an unknown century"
+TO_NUMBER = " are numbers"
 
 
 def decide(table: Any, chosen: dict[str, Role], left_out: Iterable[str | None]) -> ColumnRoles:
@@ -51,15 +54,21 @@ def decide(table: Any, chosen: dict[str, Role], left_out: Iterable[str | None]) 
     unused = {n: r for n, r in roles.items() if n not in chosen and r.role in LEFT_OUT}
     if unused:
         shown = ", ".join(f"{name!r} ({r.role}: {r.reason})" for name, r in unused.items())
-        name, role = next(iter(unused.items()))
-        name = quoted(name)
-        option = NUMBER if role.reason == NUMBERS_THE_ROWS else CATEGORY
-        warnings.warn(
-            f"left out: {shown}. To use a column, say --{option} {name}; --drop {name} leaves it "
-            "out without this note.",
-            stacklevel=2,
-        )
+        name = next((n for n, role in unused.items() if role.role != DROPPED), None)
+        advice = f" {_advice(name, unused[name])}" if name is not None else ""
+        warnings.warn(f"left out: {shown}.{advice}", stacklevel=2)
     return ColumnRoles.of(roles, decimal=decimal_of(table))
+
+
+def _advice(name: str, role: Role) -> str:
+    """How to use a column that is left out, or to leave it out without a note."""
+    asked = quoted(name)
+    option = f"--{CATEGORY} {asked}"
+    if role.reason == NUMBERS_THE_ROWS or role.reason.endswith(TO_NUMBER):
+        option = f"--{NUMBER} {asked}"
+    elif role.reason.endswith(SHORT_DATES):
+        option = f"--{DATE} {quoted(name + '=%d.%m.%y')} or {option}"
+    return f"To use a column, say {option}; --drop {asked} leaves it out without this note."
 
 
 def chosen_roles(names: list[str], **options: list[str] | None) -> dict[str, Role]:
@@ -71,7 +80,7 @@ def chosen_roles(names: list[str], **options: list[str] | None) -> dict[str, Rol
             if option == DATE and value not in names and "=" in value:
                 name, _, date_format = value.partition("=")
             if name not in names:
-                raise ValueError(f"--{option} {name!r} is not a column of DATA: {names[:20]}.")
+                raise no_column(f"--{option}", name, names)
             if name in found:
                 raise ValueError(f"column {name!r} is named by two options; name it once.")
             role = DROPPED if option == "drop" else option
@@ -178,6 +187,12 @@ def _as_words(cells: Cells) -> Role:
     values, unit = cells.numbers()
     numbers = ~np.isnan(values)
     if all(map(DATE_LIKE.fullmatch, set(cells.words))):
+        if role.role == CATEGORY:
+            warnings.warn(
+                f"column {cells.name!r} is read as a category, though it holds dates, in several "
+                "formats. Write them in one, or say --drop or --category, then without this note.",
+                stacklevel=2,
+            )
         return Role(role.role, f"{role.reason}, dates in several formats")
     if any(map(CODE.fullmatch, set(cells.words[numbers]))):
         return Role(role.role, f"{role.reason}, with leading zeros")
@@ -189,6 +204,10 @@ def _as_words(cells: Cells) -> Role:
             f"{quoted(cells.name)}.",
             stacklevel=2,
         )
+    if role.role == ID and numbers.mean() >= MOSTLY:
+        return Role(ID, f"{role.reason}, of which {int(numbers.sum())}{_in(unit)}{TO_NUMBER}")
+    if all(map(SHORT_DATE.fullmatch, set(cells.words))):
+        return Role(role.role, f"{role.reason}{SHORT_DATES}")
     return role
 
 

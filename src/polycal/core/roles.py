@@ -85,8 +85,8 @@ class ColumnRoles:
         """Name and role of each column."""
         units = self.units or ("",) * len(self)
         parts = zip(self.names, self.roles, self.reasons, self.details, units, strict=True)
-        for name, *parts_of_role in parts:
-            yield name, Role(*parts_of_role)
+        for name, role, reason, details, unit in parts:
+            yield name, Role(role, reason, details, unit)
 
     def with_role(self, *roles: str) -> list[str]:
         """Names of the columns that have one of these roles."""
