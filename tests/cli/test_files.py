@@ -44,7 +44,9 @@ def test_encodings_and_zipped_files(tmp_path, encoding, ending):
 
 def test_windows_files_are_read_with_a_word(tmp_path):
     (tmp_path / "t.csv").write_bytes(TABLE.encode("cp1252"))
-    with pytest.warns(UserWarning, match=r"t\.csv is not UTF-8 in line 1, and is read as cp1252.*--encoding"):
+    with pytest.warns(
+        UserWarning, match=r"t\.csv is not UTF-8 in line 1, and is read as cp1252.*--encoding"
+    ):
         assert Source(tmp_path / "t.csv").read().columns[0] == "Größe"
     assert Source(tmp_path / "t.csv", encoding="cp1252").read().columns[0] == "Größe"
     with pytest.raises(ValueError, match=r"t\.csv is not utf-8 in line 1\. Name its encoding"):

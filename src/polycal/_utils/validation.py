@@ -126,6 +126,18 @@ def is_table(X: object) -> None:
         )
 
 
+def check_frame(X: object) -> None:
+    """X is no frame without rows in memory, nor one of sparse columns."""
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, whose rows are not in memory. Collect it: X.collect().")
+    kinds = getattr(X, "dtypes", None)
+    if hasattr(X, "sparse") and any(str(kind).startswith("Sparse") for kind in kinds):  # type: ignore[union-attr]
+        raise TypeError(
+            "X is a frame with sparse columns, which polycal does not read. Give a dense one: "
+            "X.sparse.to_dense() if all columns are sparse."
+        )
+
+
 def is_dask(X: object) -> bool:
     """Whether X is a collection of Dask, which is not imported to find out."""
     return any(base.__module__.partition(".")[0] in DASK for base in type(X).__mro__)
@@ -311,6 +323,12 @@ def _check_one_kind(values: Array) -> None:
         raise ValueError(
             f"Unknown label type: y holds text and other values, such as {shown}, which have no "
             "common order. Make them one type: y.astype(str)."
+        )
+    if float in kinds:
+        kind = type(kinds[float]).__name__
+        raise ValueError(
+            f"Unknown label type: unknown. y is an array of Python objects ({kind}). Make them "
+            "numbers, y.astype(int), or text, y.astype(str)."
         )
 
 
