@@ -21,7 +21,7 @@ def test_columns_without_a_value_become_zero(make):
 def test_other_columns_stay():
     frame = pd.DataFrame({"a": A, "b": pd.Categorical([None, None])})
     assert fill_empty_columns(frame) is frame
-    array = np.array([A])
+    array = np.array([A, A]).T
     assert fill_empty_columns(array) is array
     whole = np.array([[1, 2]])
     assert fill_empty_columns(whole) is whole

@@ -53,8 +53,10 @@ def fill_empty_columns(X: Any) -> Any:
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return X
-    empty = [column.name for column in frame.iter_columns() if _is_empty(column)]
-    return frame.with_columns(nw.lit(0.0).alias(name) for name in empty).to_native() if empty else X
+    names = [column.name for column in frame.iter_columns() if _is_empty(column)]
+    if not names:
+        return X
+    return frame.with_columns(nw.lit(0.0).alias(name) for name in names).to_native()
 
 
 def _is_empty(column: Any) -> bool:
