@@ -19,7 +19,6 @@ from polycal.cli.files import (
     Writer,
     check_output,
     decimal_of,
-    find_decimal,
     find_separator,
 )
 
@@ -45,7 +44,9 @@ def test_encodings_and_zipped_files(tmp_path, encoding, ending):
 
 def test_windows_files_are_read_with_a_word(tmp_path):
     (tmp_path / "t.csv").write_bytes(TABLE.encode("cp1252"))
-    with pytest.warns(UserWarning, match=r"t\.csv is not UTF-8, and is read as cp1252.*--encoding"):
+    with pytest.warns(
+        UserWarning, match=r"t\.csv is not UTF-8 in line 1, and is read as cp1252.*--encoding"
+    ):
         assert Source(tmp_path / "t.csv").read().columns[0] == "Größe"
     assert Source(tmp_path / "t.csv", encoding="cp1252").read().columns[0] == "Größe"
     with pytest.raises(ValueError, match=r"t\.csv is not utf-8 in line 1\. Name its encoding"):
@@ -82,24 +83,6 @@ def test_separators_are_named(tmp_path):
         Source(tmp_path / "t.csv", "::")
     with pytest.raises(ValueError, match="--decimal must be"):
         Source(tmp_path / "t.csv", decimal=";")
-
-
-@pytest.mark.parametrize(
-    ("rows", "separator", "decimal"),
-    [
-        ([["1,5", "x"], ["2,25", "y"]], ";", ","),
-        ([["1.234,5"], ["-7,1"]], ";", ","),
-        ([["1,234"], ["5,678"]], ",", "."),  # quoted thousands
-        ([["1.5", "3,7"], ["2.5", ""]], ",", "."),
-        ([["12.03.2024"]], ";", "."),
-        ([["0,5", "1.234", "5.678"]], ";", ","),  # thousands with a point
-        ([["0.5", "1,234", "5,678"]], ";", "."),
-        ([["1,234"], ["5,678"]], ";", ","),
-        ([["0.123", "7"]], ";", "."),
-    ],
-)
-def test_decimal_marks(rows, separator, decimal):
-    assert find_decimal(rows, separator) == decimal
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ OWN_ROWS = 1000
 MOST_SCORED = 50_000
 # Classes beyond this share of the rows are no classes.
 MOST_CLASSES = 0.5
+SHOWN_CLASSES = 10  # of those that are too small
 # Random orders of the groups that a hold-out tries, to have every class on both sides.
 TRIES = 50
 
@@ -269,18 +270,19 @@ def read_rows(parent: Adapter, rows: LabelledRows, execution: Execution) -> Read
 def check_class_sizes(rows: LabelledRows, classes: Array) -> None:
     """Raise an error unless each class has a row to fit and a row to calibrate."""
     sizes = np.bincount(rows.y, minlength=len(classes))
-    small = int(np.argmin(sizes))
-    if sizes[small] < 2:
+    if sizes.min() < 2:
         if len(classes) > MOST_CLASSES * len(rows):
             raise ValueError(
                 f"y holds {len(classes)} classes in {len(rows)} rows, so hardly any label occurs "
                 "twice. If y is a number to be predicted, make classes of it (pandas.cut); if it "
                 "is a name or an id, give the column that holds the classes."
             )
+        few = classes[sizes < 2].tolist()
+        others = f" (and {len(few) - SHOWN_CLASSES} others)" if len(few) > SHOWN_CLASSES else ""
         raise ValueError(
-            f"class {classes[small]} has {sizes[small]} row(s) with positive weight; at least 2 "
-            "are needed, one to fit and one to calibrate. Add rows, merge or drop the class, or "
-            "give X_cal and y_cal."
+            f"class {', '.join(map(str, few[:SHOWN_CLASSES]))}{others} has 1 row with positive "
+            "weight; at least 2 are needed, one to fit and one to calibrate. Add rows, merge or "
+            "drop the class, or give X_cal and y_cal."
         )
 
 

@@ -129,9 +129,9 @@ def fit(
 ) -> None:
     """Fit a parent on a table, calibrate it, and write a model file."""
     with _errors(), show.say.status("reading"):
-        from .columns import chosen_roles
-        from .files import STREAM, Source, check_output, decimal_of
+        from .files import STREAM, Source, check_output, decimal_of, no_column
         from .fit import fit_table
+        from .roles import chosen_roles
 
         if output == STREAM:
             raise ValueError("--output must name a file; a model is not written to stdout.")
@@ -145,7 +145,7 @@ def fit(
         names = list(table.columns)
         for option, name in (("--target", target), ("--weight", weight)):
             if name is not None and name not in names:
-                raise ValueError(f"{option} {name!r} is not a column of DATA: {names[:20]}.")
+                raise no_column(option, name, names)
         roles = {"drop": drop, "category": category, "number": number, "date": date, "text": text}
         chosen = chosen_roles([name for name in names if name not in (target, weight)], **roles)
     with _errors():

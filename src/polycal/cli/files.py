@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ import numpy as np
 
 from .._utils.optional import optional
 from ..core.roles import DECIMAL_MARKS
+from .numbers import contrary_number, find_decimal
 
 STREAM = Path("-")  # stdin or stdout
 TEXT_KINDS = (".csv", ".tsv", ".txt")
@@ -36,9 +37,6 @@ SAMPLE_LINES = 200
 PIECE = 50_000
 # Whole numbers with missing values stay whole, and dates are of one type.
 EXACT = {"integer_object_nulls": True, "date_as_object": False}
-COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
-POINT_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)\.\d+")
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}((,\d{3})+|(\.\d{3})+)")
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class Source:
         """The whole file as a pandas frame of at least one row."""
         pieces = list(self.pieces(None))
         if sum(map(len, pieces)) == 0:
-            raise ValueError(f"{self.name} holds no rows.")
+            raise ValueError(f"{self.name} holds no rows below its header.")
         return pieces[0] if len(pieces) == 1 else optional("pandas", "cli").concat(pieces)
 
     def pieces(self, n_rows: int | None) -> Iterator[Any]:
@@ -178,9 +176,8 @@ class Source:
                 if len(row) != len(names):
                     raise ValueError(
                         f"{self.name}, line {first + skipped}: {_n(len(row), 'cell')} where the "
-                        f"header has {len(names)} (separator {_shown(separator)}). Correct the "
-                        "line (a cell that holds the separator needs quotes), or name another "
-                        f"separator: --sep '{',' if separator == ';' else ';'}'."
+                        f"header has {len(names)} (separator {_shown(separator)}). "
+                        f"{_cure(names, separator)}"
                     )
                 rows.append(row)
                 at.append(first + skipped)
@@ -216,9 +213,10 @@ class Source:
                 start
             )  # a character may be cut at the end
         except UnicodeDecodeError:
+            where = self._bad_line("utf-8")
             warnings.warn(
-                f"{self.name} is not UTF-8, and is read as cp1252 (Windows, Western Europe). Name "
-                "another encoding with --encoding.",
+                f"{self.name} is not UTF-8{where}, and is read as cp1252 (Windows, "
+                "Western Europe). Name another encoding with --encoding.",
                 stacklevel=2,
             )
             return "cp1252"
@@ -333,36 +331,12 @@ def find_separator(lines: list[str]) -> str:
     return found
 
 
-def find_decimal(rows: Iterable[list[str]], separator: str) -> str:
-    """The decimal mark: "," where more cells are numbers with it than with a point.
-
-    Cells that may be thousands, such as 1.234, count only where there are no others.
-    """
-    comma, point = _fractions(rows)
-    sure_comma, sure_point = _sure(comma), _sure(point)
-    if sure_comma or sure_point:
-        return "," if len(sure_comma) > len(sure_point) else "."
-    return "," if separator != "," and len(comma) > len(point) else "."
-
-
-def contrary_number(rows: Iterable[list[str]], decimal: str) -> str | None:
-    """A cell that is a number with the other decimal mark alone; None if one surely has this."""
-    comma, point = map(_sure, _fractions(rows))
-    same, other = (comma, point) if decimal == "," else (point, comma)
-    return other[0] if other and not same else None
-
-
-def _fractions(rows: Iterable[list[str]]) -> tuple[list[str], list[str]]:
-    """Cells that are numbers with a decimal comma, and those with a decimal point."""
-    cells = [cell.strip() for row in rows for cell in row]
-    comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
-    point = [cell for cell in cells if POINT_NUMBER.fullmatch(cell)]
-    return comma, point
-
-
-def _sure(cells: list[str]) -> list[str]:
-    """Numbers whose mark cannot be that of thousands."""
-    return [cell for cell in cells if not THOUSANDS.fullmatch(cell)]
+def no_column(option: str, name: object, names: list[str]) -> ValueError:
+    """The error of a name that no column has."""
+    hint = "The first line of a file must hold the names."
+    if len(names) == 1:
+        hint = f"{hint} If it does, name the separator: --sep."
+    return ValueError(f"{option} {name!r} is not a column of DATA: {names[:20]}. {hint}")
 
 
 def decimal_of(table: Any) -> str | None:
@@ -437,6 +411,14 @@ class _Whole(io.RawIOBase):
 
 def _n(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def _cure(names: list[str], separator: str) -> str:
+    """What to do about a line that does not fit the header."""
+    other = f"name another separator: --sep '{',' if separator == ';' else ';'}'."
+    if len(names) == 1:
+        return f"Remove {names[0]!r} if it is a title and not the header, or {other}"
+    return f"Correct the line (a cell that holds the separator needs quotes), or {other}"
 
 
 def _shown(separator: str) -> str:

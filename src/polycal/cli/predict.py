@@ -14,7 +14,7 @@ from .._utils.optional import optional
 from ..calibration.query_guards import warn_of_shift
 from ..core.execution import Execution
 from ..gate.explanation import EDGE, INSIDE, OUTSIDE
-from .files import STREAM, Source, Writer, kind_of
+from .files import STREAM, Source, Writer, kind_of, no_column
 from .tables import features_of
 
 
@@ -53,7 +53,7 @@ def predict_table(model: Any, table: Any, keep: list[str], prefix: str) -> Any:
     pandas = optional("pandas", "cli")
     absent = [name for name in keep if name not in table.columns]
     if absent:
-        raise ValueError(f"--keep {absent} is not a column of DATA: {list(table.columns)[:20]}.")
+        raise no_column("--keep", absent[0], list(table.columns))
     X = features_of(model, table)
     answer = model.answer(X)
     names = getattr(model, "feature_names_in_", None)

@@ -422,6 +422,7 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         takes more than tables (a Pipeline, a torch module) gets X unchanged, and so does any
         parent where X is a frame or has categories. An array of numbers becomes float64.
         """
+        validation.check_frame(X)
         framed = hasattr(X, "columns")
         if framed or not parent.raw_input:
             validation.is_table(X)

@@ -263,7 +263,7 @@ def _rows(found: Findings) -> str:
         ("prediction", "prediction"),
         ("confidence", "confidence"),
         ("parent", "parent's"),
-        ("weight", "trust weight"),
+        ("weight", "trust"),
         ("verdict", "verdict"),
         ("feature", "most surprising"),
     ]
