@@ -83,17 +83,15 @@ def _column(pandas: Any, name: str, role: Role, values: list[Any], unchanged: bo
     if kind == NUMBER:
         return _typed(_each(name, role, values, _number))
     if kind == DATE:
-        dates = _each(name, role, values, _date)
-        dates = np.array(
-            [np.datetime64("NaT") if d is None else d for d in dates], "datetime64[us]"
-        )
+        known = _each(name, role, values, _date)
+        dates = np.array([NO_DATE if date is None else date for date in known], "datetime64[us]")
         return dates if unchanged else _days(dates)
     if kind == CATEGORY and (unchanged or role.details):  # its data type was that of categories
         return pandas.Series(values, dtype=object).astype("category")
     if kind == CATEGORY:  # of a file: text
         values = [None if value is None else str(value) for value in values]
-    known = any(value is not None for value in values)
-    return pandas.Series(values, dtype=None if known else object)
+    missing = all(value is None for value in values)
+    return pandas.Series(values, dtype=object if missing else None)
 
 
 def _each(name: str, role: Role, values: list[Any], convert: Any) -> list[Any]:
@@ -124,9 +122,11 @@ def _date(value: Any, formats: tuple[str, ...]) -> Any:
         value = _from_text(value, formats[0] if formats else ISO)
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
-    if not isinstance(value, (datetime.date, np.datetime64)):
+    if isinstance(value, datetime.date):
+        return np.datetime64(value, "us")
+    if not isinstance(value, np.datetime64):
         raise TypeError("neither a text nor a date")
-    return np.datetime64(value, "us")
+    return value.astype("datetime64[us]")
 
 
 def _from_text(text: str, date_format: str) -> datetime.datetime:
