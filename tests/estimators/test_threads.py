@@ -14,10 +14,10 @@ import polycal
 from polycal import PAPER, GeodesicCalibrator, TorchParent
 from polycal.kernels import sampled
 from tests.toys.families import FAMILIES, lightgbm, torch_net
-from tests.toys.models import small_forest, small_network
+from tests.toys.models import small_forest
 
 N_THREADS = 8
-ROUNDS = 3  # of freshly loaded models
+ROUNDS = 2  # of freshly loaded models
 HOLDOUT = {"calibration": "holdout", "random_state": 0}
 
 
@@ -101,7 +101,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("make", [small_forest, small_network, lightgbm])
+@pytest.mark.parametrize("make", [small_forest, lightgbm])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings(name, make, rows, tmp_path):
     X, y = rows
