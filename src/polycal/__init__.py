@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, metrics, plotting, simulations
+    from . import datasets, metrics, mlflow, plotting, simulations
     from ._utils.warnings import DataWarning, FewRowsWarning, LeakWarning, ShiftWarning
     from .calibration.fitted_model import Answer
     from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
@@ -32,6 +32,7 @@ __all__ = [
     "evaluate",
     "load",
     "metrics",
+    "mlflow",
     "plotting",
     "report",
     "simulations",

@@ -13,6 +13,7 @@ from .._utils.files import atomic_file
 from .._utils.optional import optional
 from ..calibration.query_guards import warn_of_shift
 from ..core.execution import Execution
+from ..estimators.answers import answer_columns
 from ..gate.explanation import EDGE, INSIDE, OUTSIDE
 from .files import STREAM, Source, Writer, kind_of, no_column
 from .tables import features_of
@@ -58,11 +59,7 @@ def predict_table(model: Any, table: Any, keep: list[str], prefix: str) -> Any:
     answer = model.answer(X)
     names = getattr(model, "feature_names_in_", None)
     warn_of_shift(model.model_, answer, names, Execution(model.n_jobs))
-    why = model.explain_answer(answer)
-    columns = {"prediction": model.classes_[answer.most_probable]}
-    columns |= {f"p_{label}": answer.probabilities[:, k] for k, label in enumerate(model.classes_)}
-    columns |= {"trust": why.weight, "verdict": why.verdict.astype(str)}
-    columns = {f"{prefix}{name}": values for name, values in columns.items()}
+    columns = answer_columns(model, answer, prefix)
     twice = [name for name in keep if name in columns]
     if twice:
         raise ValueError(

@@ -27,6 +27,7 @@ from ..calibration.fitted_model import Answer
 from ..core.copies import find_copies
 from ..core.execution import Execution
 from ..core.reading import LabelledRows, Reading
+from ..core.records import frame_of_records, is_records
 from ..core.roles import ColumnRoles, declared_names, learn_roles, report_roles
 from ..core.table import check_numbers, check_table, find_categories
 from ..parents import Adapter
@@ -413,6 +414,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 "X is a DataLoader that does not keep the order of its rows, so no answer could be "
                 "matched to its row. Use shuffle=False and no sampler."
             )
+        if is_records(X) and not (parent.raw_input and self.columns_ is None):  # not a batch
+            X = frame_of_records(X, self.columns_)
         return self._check_table(parent, X, None, reset=False)[0]
 
     def _check_table(self, parent: Adapter, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
