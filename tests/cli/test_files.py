@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import sys
 from types import SimpleNamespace
 
@@ -243,3 +244,19 @@ def test_the_output_is_never_the_input(tmp_path):
     with pytest.raises(ValueError, match=r"link\.csv is also read, and would be lost"):
         check_output(tmp_path / "link.csv", tmp_path / "t.csv")
     check_output(tmp_path / "other.csv", tmp_path / "t.csv")
+
+
+def test_an_output_that_is_no_file_is_refused_before_the_work(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link.csv"):
+        with pytest.raises(ValueError, match=f"{name} is a named pipe, which is not replaced"):
+            check_output(tmp_path / name)
+    with pytest.raises(ValueError, match="is a folder; name a file in it"):
+        check_output(tmp_path)
+
+
+def test_a_pipe_is_read_as_stdin_alone(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ValueError, match=r"pipe\.csv is a named pipe\. Give a file, or - to read"):
+        Source(tmp_path / "pipe.csv").read()

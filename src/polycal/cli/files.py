@@ -21,6 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from .._utils.files import special_kind
 from .._utils.optional import optional
 from ..core.roles import DECIMAL_MARKS
 
@@ -114,7 +115,10 @@ class Source:
             return
         kind_of(self.path)
         if not self.path.is_file():
-            raise FileNotFoundError(f"there is no file {self.path}.")
+            kind = special_kind(self.path)
+            if kind is None:
+                raise FileNotFoundError(f"there is no file {self.path}.")
+            raise ValueError(f"{self.path} is {kind}. Give a file, or - to read from a pipe.")
         with open(self.path, "rb", buffering=SAMPLE_BYTES) as file:
             yield _unzipped(file)
 
@@ -307,8 +311,11 @@ def check_output(path: Path, *inputs: Path) -> None:
         return
     if not path.resolve().parent.is_dir():
         raise ValueError(f"the folder {path.parent} of {path} does not exist. Make it first.")
-    if path.is_dir():
+    kind = special_kind(path)
+    if kind == "a folder":
         raise ValueError(f"{path} is a folder; name a file in it.")
+    if kind is not None:
+        raise ValueError(f"{path} is {kind}, which is not replaced. Name a file to write.")
     if not os.access(path.resolve().parent, os.W_OK):
         raise ValueError(f"the folder {path.parent} of {path} is not writable. Choose another.")
     for given in inputs:
