@@ -9,6 +9,7 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.compiled import njit
+from .._utils.saved import LARGEST_WEIGHT
 from .network import popcount
 from .select import select_row
 
@@ -20,8 +21,6 @@ WORD_BITS = 64
 EMPTY, NO_BUCKET = np.uint64(0), np.uint16(0)
 # Bits of a path that are numbered one by one; those of a deeper network are hashed.
 MOST_GROUPS = 12
-# Weights in a file are below this, so that their sums are numbers.
-LARGEST_WEIGHT = 1e150
 # Slots of a table for each bucket.
 SLOTS_PER_BUCKET = 2.0
 
