@@ -1,10 +1,12 @@
 """Forged model files with a checksum that fits: refused, or answers that are probabilities.
 
     python -m stress.forge --cases 20000
+    python -m stress.forge --cases 300 --kind lightgbm --kind xgboost --kind catboost [--isolate]
 
 Each case changes numbers of some arrays, or a part of the description, writes the file with a
 checksum of its own, and loads it. The cases of a kind of model run in a child process, so that a
-crash is counted as one.
+crash is counted as one. Of LightGBM, XGBoost and CatBoost the libraries' own content is changed; they
+can crash on it, which ``load(path, isolate=True)`` is to find before.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from sklearn.preprocessing import StandardScaler
 import polycal
 from polycal import PAPER, GeodesicCalibrator, ModelFileError
 from polycal.persistence.container import ModelFile, read, write
-from stress.watch import Log, Tally, in_children, limit_memory, quiet, timed
+from stress.watch import LONGEST, Log, Tally, in_children, limit_memory, quiet, timed
 
 VERDICTS = {"in distribution", "edge", "out"}
 SUM_TOLERANCE = 1e-6
@@ -73,6 +75,33 @@ KINDS: dict[str, Callable[[], GeodesicCalibrator]] = {
 }
 
 
+def _lightgbm() -> Any:
+    import lightgbm
+
+    return lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1, random_state=0)
+
+
+def _xgboost() -> Any:
+    import xgboost
+
+    return xgboost.XGBClassifier(n_estimators=5, n_jobs=1, random_state=0)
+
+
+def _catboost() -> Any:
+    import catboost
+
+    quiet = {"allow_writing_files": False, "thread_count": 1, "verbose": False}
+    return catboost.CatBoostClassifier(iterations=10, random_seed=0, **quiet)
+
+
+BOOSTERS: dict[str, Callable[[], GeodesicCalibrator]] = {
+    "lightgbm": lambda: _calibrator(_lightgbm()),
+    "xgboost": lambda: _calibrator(_xgboost()),
+    "catboost": lambda: _calibrator(_catboost()),
+}
+ALL_KINDS = {**KINDS, **BOOSTERS}
+
+
 def make(kind: str, path: Path) -> np.ndarray:
     """Write the file of a small model of a kind; returns rows to ask it about."""
     X, y = load_iris(return_X_y=True)
@@ -80,7 +109,7 @@ def make(kind: str, path: Path) -> np.ndarray:
     if kind == "missing":
         X = np.where(rng.random(X.shape) < 0.2, np.nan, X)
     with quiet():
-        KINDS[kind]().fit(X, y).save(path)
+        ALL_KINDS[kind]().fit(X, y).save(path)
     return np.vstack([X[::15], X[:2] + 30.0, np.full((1, 4), 1e6)])
 
 
@@ -125,6 +154,24 @@ def _forge_array(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> str
     return what
 
 
+def _forge_booster(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> str:
+    """Change some bytes of a library's own content: digits, bits, a cut, or a part that is gone."""
+    content = arrays["booster"].copy()
+    kind, places = int(rng.integers(5)), rng.integers(len(content), size=rng.choice([1, 4, 16]))
+    if kind < 2:  # a digit of a text, another number of a binary format
+        digits = np.flatnonzero((content >= 48) & (content < 58))
+        places = digits[rng.integers(len(digits), size=len(places))]
+        content[places] = rng.integers(48, 58, size=len(places))
+    elif kind == 2:
+        content[places] ^= 1 << rng.integers(8, size=len(places)).astype(np.uint8)
+    elif kind == 3:
+        content = content[: places[0] + 1]
+    else:
+        content = np.delete(content, slice(places[0], places[0] + int(rng.integers(1, 40))))
+    arrays["booster"] = content
+    return f"booster, kind {kind} at {places.tolist()[:4]}"
+
+
 JUNK = (None, [], {}, "x", -1, 0, 1, 2, 10**9, 2**62, 10**400, 0.5, -0.5, 1e308, True, False)
 JUNK += ({"float": "nan"}, {"float": "inf"}, {"float": "-inf"}, {"tuple": [1]}, {"array": "absent"})
 
@@ -151,7 +198,9 @@ def forge(file: ModelFile, path: Path, rng: np.random.Generator) -> str:
     """Write a forged copy; returns what was changed."""
     manifest, arrays = copy.deepcopy(file.manifest), dict(file.arrays)
     changes = []
-    for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
+    if "booster" in arrays:
+        changes.append(_forge_booster(arrays, rng))
+    for _ in range(0 if "booster" in arrays else int(rng.choice([1, 1, 1, 2, 3]))):
         if rng.random() < 0.7:
             changes.append(_forge_array(arrays, rng))
         else:
@@ -183,11 +232,13 @@ def faults(model: Any, X: np.ndarray) -> Iterator[str]:
         yield "a class that there is not"
 
 
-def judge(path: Path, X: np.ndarray, expected: np.ndarray) -> tuple[str, str]:
+def judge(
+    path: Path, X: np.ndarray, expected: np.ndarray, isolate: bool = False
+) -> tuple[str, str]:
     """The outcome of loading a file and asking the model, and a detail."""
     with quiet():
         try:
-            model = polycal.load(path)
+            model = polycal.load(path, isolate=isolate)
         except ModelFileError:
             return "refused", ""
         except MemoryError as error:
@@ -206,7 +257,14 @@ def judge(path: Path, X: np.ndarray, expected: np.ndarray) -> tuple[str, str]:
         return ("same answers" if same else "other answers"), ""
 
 
-def run(kind: str, n_cases: int, seed: int, first: int = 0, log: Log | None = None) -> Tally:
+def run(
+    kind: str,
+    n_cases: int,
+    seed: int,
+    first: int = 0,
+    log: Log | None = None,
+    isolate: bool = False,
+) -> Tally:
     """Forge files of a kind of model and judge each."""
     tally = Tally()
     fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -216,12 +274,12 @@ def run(kind: str, n_cases: int, seed: int, first: int = 0, log: Log | None = No
         file, expected = read(path), polycal.load(path).predict_proba(X)
         assert judge(path, X, expected) == ("same answers", "")
         for case in range(first, n_cases):
-            rng = np.random.default_rng([seed, list(KINDS).index(kind), case])
+            rng = np.random.default_rng([seed, list(ALL_KINDS).index(kind), case])
             if log:
                 log.begin(case)
             with quiet():
                 what = forge(file, path, rng)
-            outcome, detail = timed(partial(judge, path, X, expected))
+            outcome, detail = timed(partial(judge, path, X, expected, isolate), 90 if isolate else LONGEST)
             tally.add(outcome, f"case {case}: {what} -> {detail}")
             if log:
                 log.end(outcome, f"case {case}: {what} -> {detail}")
@@ -233,17 +291,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kind", choices=KINDS, action="append")
+    parser.add_argument("--kind", choices=ALL_KINDS, action="append")
+    parser.add_argument("--isolate", action="store_true", help="load with isolate=True")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     kinds = asked.kind or list(KINDS)
     if asked.worker:
         limit_memory()
-        run(kinds[0], asked.cases, asked.seed, asked.first, Log(asked.worker))
+        run(kinds[0], asked.cases, asked.seed, asked.first, Log(asked.worker), asked.isolate)
         return 0
     each = -(-asked.cases // len(kinds))
-    jobs = [["--kind", k, "--cases", str(each), "--seed", str(asked.seed)] for k in kinds]
+    more = ["--isolate"] if asked.isolate else []
+    jobs = [["--kind", k, "--cases", str(each), "--seed", str(asked.seed), *more] for k in kinds]
     return in_children("stress.forge", jobs, minutes=60).report("forged model files")
 
 
