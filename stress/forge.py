@@ -5,8 +5,8 @@
 
 Each case changes numbers of some arrays, or a part of the description, writes the file with a
 checksum of its own, and loads it. The cases of a kind of model run in a child process, so that a
-crash is counted as one. Of LightGBM, XGBoost and CatBoost the libraries' own content is changed; they
-can crash on it, which ``load(path, isolate=True)`` is to find before.
+crash is counted as one. Of LightGBM, XGBoost and CatBoost the libraries' own content is changed;
+they can crash on it, which ``load(path, isolate=True)`` is to find before.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from stress.watch import LONGEST, Log, Tally, in_children, limit_memory, quiet, 
 
 VERDICTS = {"in distribution", "edge", "out"}
 SUM_TOLERANCE = 1e-6
+# Seconds that a load may take that tries a booster in a child process, which has one minute.
+WITH_A_CHILD = 90
 
 
 def _forest(**options: Any) -> RandomForestClassifier:
@@ -54,7 +56,9 @@ def _calibrator(parent: Any, **options: Any) -> GeodesicCalibrator:
 
 
 def _weighted() -> ExtraTreesClassifier:
-    return ExtraTreesClassifier(4, max_depth=3, class_weight={0: 1.0, 1: 2.5, 2: 1.0}, random_state=0)
+    return ExtraTreesClassifier(
+        4, max_depth=3, class_weight={0: 1.0, 1: 2.5, 2: 1.0}, random_state=0
+    )
 
 
 def _boosted() -> HistGradientBoostingClassifier:
@@ -212,7 +216,10 @@ def forge(file: ModelFile, path: Path, rng: np.random.Generator) -> str:
 def faults(model: Any, X: np.ndarray) -> Iterator[str]:
     """What is wrong with the answers of a model."""
     answer = model.answer(X)
-    for name, P in (("probabilities", answer.probabilities), ("the parent's", answer.reading.proba)):
+    for name, P in (
+        ("probabilities", answer.probabilities),
+        ("the parent's", answer.reading.proba),
+    ):
         if P.shape != (len(X), len(model.classes_)):
             yield f"{name}: shape {P.shape}"
         elif not np.isfinite(P).all():
@@ -279,7 +286,9 @@ def run(
                 log.begin(case)
             with quiet():
                 what = forge(file, path, rng)
-            outcome, detail = timed(partial(judge, path, X, expected, isolate), 90 if isolate else LONGEST)
+            outcome, detail = timed(
+                partial(judge, path, X, expected, isolate), WITH_A_CHILD if isolate else LONGEST
+            )
             tally.add(outcome, f"case {case}: {what} -> {detail}")
             if log:
                 log.end(outcome, f"case {case}: {what} -> {detail}")

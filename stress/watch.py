@@ -133,7 +133,7 @@ def in_children(
                 raise RuntimeError(f"{command} ended with {done.returncode} before its first case")
             total.add("crash", f"{' '.join(job)}: status {done.returncode} in {begun[-1]}")
             first = begun[-1]["begun"] + 1
-        show(f"{' '.join(job)}: {sum(total.counts.values())} cases so far")
+        show(f"{' '.join(job)}: so far {dict(total.counts)}")
     return total
 
 

@@ -47,7 +47,7 @@ def specials(folder):
         unix.bind(os.path.relpath(folder / "socket"))  # a short name: the system allows no long one
     for name in ("pipe", "socket"):
         (folder / f"link to {name}").symlink_to(folder / name)
-    return {name: words for name, words in (("pipe", "a named pipe"), ("socket", "a socket"))}
+    return {"pipe": "a named pipe", "socket": "a socket"}
 
 
 def test_what_is_no_regular_file_is_refused_and_stays(tmp_path, monkeypatch):

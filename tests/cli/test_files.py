@@ -260,3 +260,20 @@ def test_a_pipe_is_read_as_stdin_alone(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(ValueError, match=r"pipe\.csv is a named pipe\. Give a file, or - to read"):
         Source(tmp_path / "pipe.csv").read()
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-30], lambda b: b[:40] + b"\xff" * 40 + b[80:]])
+def test_a_damaged_zip_is_said_to_be(damage, tmp_path):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(damage(gzip.compress("".join(f"{i},{i * i}\n" for i in range(500)).encode())))
+    with pytest.raises(ValueError, match=r"t\.csv\.gz is zipped, and damaged or cut: .*Copy it"):
+        Source(path).read()
+
+
+def test_a_parquet_file_with_a_damaged_description(tmp_path):
+    table = arrow.table(
+        {"a": [1.0]}, metadata={b"pandas": b'{"columns": [{}], "index_columns": []}'}
+    )
+    arrow.parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="describes its columns in a way that cannot be read"):
+        Source(tmp_path / "t.parquet").read()

@@ -56,7 +56,9 @@ def test_the_depth_of_trees_is_not_believed(file, small):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.5, 3.0])
 def test_leaves_without_probabilities_are_refused(value, rows, tmp_path):
     parent = PARENTS["class weights"]()
-    GeodesicCalibrator(parent, calibration="holdout", random_state=0).fit(*rows).save(tmp_path / "m")
+    GeodesicCalibrator(parent, calibration="holdout", random_state=0).fit(*rows).save(
+        tmp_path / "m"
+    )
 
     def edit(manifest, arrays):
         arrays["trees.value"] = arrays["trees.value"].copy()

@@ -10,7 +10,6 @@ import sys
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, NamedTuple
 
-
 # Largest finite number. Logarithms, weights and the like are far below their own limits in every
 # fitted model; beyond these, sums and products of a forged one could overflow to NaN.
 FINITE = sys.float_info.max

@@ -38,8 +38,12 @@ class ConfidenceLevels:
     more classes whose power reaches the limit.
     """
 
-    edge: Floats = saved_array("float64 edges", least=0.0, most=1.0)  # between the levels, ascending
-    value: Floats = saved_array("float64 confidence_levels", least=0.0, most=1.0)  # of each level, ascending
+    edge: Floats = saved_array(
+        "float64 edges", least=0.0, most=1.0
+    )  # between the levels, ascending
+    value: Floats = saved_array(
+        "float64 confidence_levels", least=0.0, most=1.0
+    )  # of each level, ascending
     # share of the distance to its level that a confidence is moved
     share: float = saved_number(float, above=0.0, below=1.0, default=TO_LEVEL)
 
