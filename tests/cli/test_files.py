@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import sys
 from types import SimpleNamespace
 
@@ -226,3 +227,36 @@ def test_the_output_is_never_the_input(tmp_path):
     with pytest.raises(ValueError, match=r"link\.csv is also read, and would be lost"):
         check_output(tmp_path / "link.csv", tmp_path / "t.csv")
     check_output(tmp_path / "other.csv", tmp_path / "t.csv")
+
+
+def test_an_output_that_is_no_file_is_refused_before_the_work(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link.csv"):
+        with pytest.raises(ValueError, match=f"{name} is a named pipe, which is not replaced"):
+            check_output(tmp_path / name)
+    with pytest.raises(ValueError, match="is a folder; name a file in it"):
+        check_output(tmp_path)
+
+
+def test_a_pipe_is_read_as_stdin_alone(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ValueError, match=r"pipe\.csv is a named pipe\. Give a file, or - to read"):
+        Source(tmp_path / "pipe.csv").read()
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-30], lambda b: b[:40] + b"\xff" * 40 + b[80:]])
+def test_a_damaged_zip_is_said_to_be(damage, tmp_path):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(damage(gzip.compress("".join(f"{i},{i * i}\n" for i in range(500)).encode())))
+    with pytest.raises(ValueError, match=r"t\.csv\.gz is zipped, and damaged or cut: .*Copy it"):
+        Source(path).read()
+
+
+def test_a_parquet_file_with_a_damaged_description(tmp_path):
+    table = arrow.table(
+        {"a": [1.0]}, metadata={b"pandas": b'{"columns": [{}], "index_columns": []}'}
+    )
+    arrow.parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="describes its columns in a way that cannot be read"):
+        Source(tmp_path / "t.parquet").read()

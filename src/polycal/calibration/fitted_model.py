@@ -25,6 +25,8 @@ from .reference_set import ReferenceSet
 PLANS = ("given", "holdout", "oob", "cv")
 # The model that is calibrated is the one that answers.
 EXACT_PLANS = PLANS[:2]
+# Probabilities in single precision sum to 1 within this, whatever the number of classes.
+SUM_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ class FittedModel:
     def read(self, X: Any, execution: Execution) -> tuple[Reading, Floats]:
         """What the parent computes for the rows, and their features, encoded."""
         reading = self.parent.read(X, execution.verbose)
+        check_proba(reading.proba)
         features = self.reference.table.encode(reading.features)
         reading = self.reference.read_modes(reading, features, execution)
         known = self.reference.polytopes.modes
@@ -251,3 +254,19 @@ class FittedModel:
                 yield "a query has votes of its own only among neighbours by similarity"
         elif (votes.ratios is None) != (gamma is None):
             yield "gamma and the ratios of the polytopes do not go together"
+
+
+def check_proba(proba: Floats) -> None:
+    """Raise where a parent's numbers are no probabilities.
+
+    Families check this too, with their own advice. A file may hold a parent that was forged.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        good = (np.abs(proba.sum(axis=1) - 1.0) <= SUM_TOLERANCE) & (proba >= 0).all(axis=1)
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(
+            f"the parent gives row {row} of X {proba[row].tolist()[:10]}, which are no "
+            "probabilities. Scale or clip the numbers of X, and load the model from a source that "
+            "you trust."
+        )

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from .._utils.files import special_kind
 from .._utils.optional import optional
 from ..core.roles import DECIMAL_MARKS
 from .numbers import contrary_number, find_decimal
@@ -95,14 +97,19 @@ class Source:
         Parquet file, from 0. ``attrs`` has the name of the file, the decimal mark, and whether the
         columns have types.
         """
-        with self._opened() as file:
-            start = _peek(file)
-            if not start:
-                raise ValueError(f"{self.name} is empty.")
-            if start.startswith(b"PAR1"):
-                yield from self._parquet_pieces(file, n_rows)
-            else:
-                yield from self._csv_pieces(file, start, n_rows or PIECE)
+        try:
+            with self._opened() as file:
+                start = _peek(file)
+                if not start:
+                    raise ValueError(f"{self.name} is empty.")
+                if start.startswith(b"PAR1"):
+                    yield from self._parquet_pieces(file, n_rows)
+                else:
+                    yield from self._csv_pieces(file, start, n_rows or PIECE)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(
+                f"{self.name} is zipped, and damaged or cut: {error}. Copy it again."
+            ) from None
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
@@ -112,7 +119,10 @@ class Source:
             return
         kind_of(self.path)
         if not self.path.is_file():
-            raise FileNotFoundError(f"there is no file {self.path}.")
+            kind = special_kind(self.path)
+            if kind is None:
+                raise FileNotFoundError(f"there is no file {self.path}.")
+            raise ValueError(f"{self.path} is {kind}. Give a file, or - to read from a pipe.")
         with open(self.path, "rb", buffering=SAMPLE_BYTES) as file:
             yield _unzipped(file)
 
@@ -124,13 +134,22 @@ class Source:
             with parquet.ParquetFile(seekable) as table:
                 batches = [table.read()] if n_rows is None else table.iter_batches(n_rows)
                 for batch in batches:
-                    frame = batch.to_pandas(**EXACT).reset_index(drop=True)
+                    frame = self._to_pandas(batch)
                     frame.columns = _names([str(name) for name in frame.columns], self.name)
                     frame.index = frame.index + first
                     first += len(frame)
                     yield self._described(frame, "row", ".", True)
         except optional("pyarrow", "cli").ArrowException as error:
             raise ValueError(f"{self.name} is no Parquet file that can be read: {error}.") from None
+
+    def _to_pandas(self, batch: Any) -> Any:
+        try:
+            return batch.to_pandas(**EXACT).reset_index(drop=True)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:  # of its description
+            raise ValueError(
+                f"{self.name} describes its columns in a way that cannot be read: {error!r}. Write "
+                "the file again."
+            ) from None
 
     def _csv_pieces(self, file: IO[bytes], start: bytes, n_rows: int) -> Iterator[Any]:
         csv.field_size_limit(2**31 - 1)
@@ -305,8 +324,11 @@ def check_output(path: Path, *inputs: Path) -> None:
         return
     if not path.resolve().parent.is_dir():
         raise ValueError(f"the folder {path.parent} of {path} does not exist. Make it first.")
-    if path.is_dir():
+    kind = special_kind(path)
+    if kind == "a folder":
         raise ValueError(f"{path} is a folder; name a file in it.")
+    if kind is not None:
+        raise ValueError(f"{path} is {kind}, which is not replaced. Name a file to write.")
     if not os.access(path.resolve().parent, os.W_OK):
         raise ValueError(f"the folder {path.parent} of {path} is not writable. Choose another.")
     for given in inputs:

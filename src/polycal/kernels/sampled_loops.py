@@ -9,6 +9,7 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.compiled import njit
+from .._utils.saved import LARGEST_WEIGHT
 from . import mixing
 from .mixing import HASHED_BITS, SLOTS_PER_BUCKET, WORD_BITS
 from .network import popcount
@@ -22,8 +23,6 @@ EMPTY, NO_BUCKET = np.uint64(0), np.uint16(0)
 # Bits of a path that are numbered one by one; those of a deeper network are hashed.
 MOST_GROUPS = 12
 CACHE_LINE = 64  # bytes
-# Weights in a file are below this, so that their sums are numbers.
-LARGEST_WEIGHT = 1e150
 
 
 class BucketArrays(NamedTuple):
