@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.validation import n_bytes
 from ..core.execution import Execution
-from ..core.reading import LabelledRows
+from ..core.reading import LabelledRows, Reading
 from ..gate.bandwidth import GeodesicBandwidth, PolytopeBandwidth
 from ..gate.floor import (
     LEVELS,
@@ -26,10 +26,10 @@ from ..gate.floor import (
 from ..gate.gate import Gate, GaussianGate, GeodesicGate
 from ..parents import Adapter
 from ..posterior.fit import CalibrationLabels, fit_pooled, fit_with_gamma, refit_through_gate
-from ..posterior.posterior import Posterior
+from ..posterior.posterior import Posterior, mixture
 from ..posterior.votes import PolytopeVotes, QueryVotes
 from . import guards
-from .fitted_model import FittedModel
+from .fitted_model import EXACT_PLANS, FittedModel
 from .folds import (
     N_PARTS,
     CalibrationFold,
@@ -43,6 +43,7 @@ from .folds import (
     out_of_bag_folds,
     read_rows,
 )
+from .kept_rows import keep_rows, with_fit_rows
 from .reference_set import ReferenceSet, ReferenceSettings
 
 # With 20 trees, about one row in 10,000 is in every bootstrap sample: it has no out-of-bag tree.
@@ -213,8 +214,16 @@ def fit_model(
         guards.warn_of_memory(*frozen, reference, folds, votes)
     if options.floor is None:
         guards.warn_of_few_rows(scores, level)
+    log_pi = posterior.log_proba(parent_proba, votes, execution.n_jobs)
+    probabilities = mixture(gate.alpha(scores.log_f), log_pi, posterior.prior)
+    kept = keep_rows(folds, found.features(), scores.log_f, probabilities)
+    if found.plan in EXACT_PLANS:
+        judges = gate, posterior, execution
+        kept = with_fit_rows(kept, reference, found.reading, found.rows, *judges)
     reference = reference.with_tables()
-    return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
+    return FittedModel(
+        found.parent, reference, posterior, gate, scores, level, caution, found.plan, kept
+    )
 
 
 @dataclass(frozen=True)
@@ -226,6 +235,16 @@ class Calibration:
     reference: ReferenceSet
     folds: list[CalibrationFold]
     own: OwnRows | None  # what tells scores by the folds from scores by the reference set
+    rows: LabelledRows  # that the parent was fitted on
+    reading: Reading  # of these rows, by the parent
+
+    def features(self) -> Floats:
+        """Features of the calibration rows, as the parent itself sees them, encoded."""
+        if self.plan in EXACT_PLANS:
+            return concatenated(self.folds, lambda fold: fold.X)
+        ids = concatenated(self.folds, lambda fold: fold.rows.ids)
+        features = self.reading.take(np.searchsorted(self.rows.ids, ids)).features
+        return self.reference.table.encode(features)
 
 
 def calibrate(
@@ -268,7 +287,7 @@ def calibrate(
         splits = cross_fit_splits(rows, classes, splitter, options.random_state)
         parents = (fit, reading)
         reference, folds, own = cross_fitted_folds(*parents, rows, splits, settings, execution)
-    return Calibration(plan, fitted, reference, folds, own)
+    return Calibration(plan, fitted, reference, folds, own, rows, reading)
 
 
 def choose_plan(

@@ -162,7 +162,7 @@ def out_of_bag_folds(
     """
     reference = ReferenceSet.build(reading, rows, settings, execution)
     owner = reference.row_polytope
-    alone = _alone(reference.polytopes.size, owner, rows)
+    alone = alone_in_polytope(reference.polytopes.size, owner, rows)
     out, share = parent.out_of_bag(reading, rows.groups)
     usable = (share > 0) & scored_rows(rows)
     if rows.groups is not None:
@@ -245,13 +245,13 @@ def _own_rows(
 ) -> CalibrationFold:
     """The rows of a reference set that have the first places, each scored without itself."""
     owner = reference.row_polytope
-    alone = _alone(reference.polytopes.size, owner, rows)
+    alone = alone_in_polytope(reference.polytopes.size, owner, rows)
     first = np.argsort(place)[:OWN_ROWS]
     own = np.where(alone, owner, -1)[first]
     return CalibrationFold.score(reference, reading.take(first), rows.take(first), execution, own)
 
 
-def _alone(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:
+def alone_in_polytope(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:
     """Whether the polytope of each row holds no row of another group."""
     weight = rows.weight
     if rows.groups is not None:  # of the group in the polytope
