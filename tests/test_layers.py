@@ -17,6 +17,7 @@ LAYERS = (
     {"parents", "kernels", "metrics", "simulations", "datasets"},
     {"posterior", "gate"},
     {"calibration"},
+    {"monitoring"},
     {"estimators"},
     {"evaluation", "persistence", "plotting"},
     {"reporting"},

@@ -33,13 +33,14 @@ from ..parents import Adapter
 from .collections import lazy_on_dask
 from .facts import model_facts
 from .inspection import Inspection
+from .watching import Watching
 
 # Groups of copies that every class must have.
 LEAST_GROUPS = 10
 PAPER = {"posterior": "kernel", "gate": "gaussian", "bandwidth": "polytope", "scoring": "ece"}
 
 
-class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseCalibrator(Inspection, Watching, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """``fit`` and all queries; a subclass makes the parent."""
 
     columns_: ColumnRoles | None = None  # how the columns of a frame were read
