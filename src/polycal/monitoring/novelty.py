@@ -52,7 +52,6 @@ def novelty_scores(
             label = np.repeat([0, 1], [len(known), len(other)])
             model = HistGradientBoostingClassifier(
                 **SETTINGS,
-                class_weight="balanced",
                 monotonic_cst=falling,
                 categorical_features=symbols if symbols.any() else None,
                 random_state=0,
