@@ -14,7 +14,7 @@ ROOT = Path(polycal.__file__).parent
 LAYERS = (
     {"_utils"},
     {"core"},
-    {"parents", "kernels", "metrics", "simulations", "datasets"},
+    {"parents", "kernels", "metrics", "simulations", "datasets", "decisions"},
     {"posterior", "gate"},
     {"calibration"},
     {"monitoring"},
@@ -34,6 +34,8 @@ UNRELATED = {
     ("posterior", "parents"),
     ("posterior", "simulations"),
     ("calibration", "simulations"),
+    ("calibration", "decisions"),
+    ("decisions", "core"),
     ("metrics", "core"),
     ("simulations", "core"),
     ("plotting", "parents"),

@@ -25,7 +25,13 @@ from ..gate.floor import (
 )
 from ..gate.gate import Gate, GaussianGate, GeodesicGate
 from ..parents import Adapter
-from ..posterior.fit import CalibrationLabels, fit_pooled, fit_with_gamma, refit_through_gate
+from ..posterior.fit import (
+    CalibrationLabels,
+    fit_pooled,
+    fit_with_gamma,
+    log_proba_without_own,
+    refit_through_gate,
+)
 from ..posterior.posterior import Posterior, mixture
 from ..posterior.votes import PolytopeVotes, QueryVotes
 from . import guards
@@ -38,10 +44,12 @@ from .folds import (
     concatenated,
     cross_fit_splits,
     cross_fitted_folds,
+    groups_of,
     holdout_folds,
     holdout_split,
     out_of_bag_folds,
     read_rows,
+    stratified_parts,
 )
 from .kept_rows import keep_rows, with_fit_rows
 from .reference_set import ReferenceSet, ReferenceSettings
@@ -214,7 +222,9 @@ def fit_model(
         guards.warn_of_memory(*frozen, reference, folds, votes)
     if options.floor is None:
         guards.warn_of_few_rows(scores, level)
-    log_pi = posterior.log_proba(parent_proba, votes, execution.n_jobs)
+    grouped = None if new_weight is None else concatenated(folds, groups_of)
+    part = stratified_parts(y, grouped)
+    log_pi = log_proba_without_own(posterior, *weighed, believe_parent, part)
     probabilities = mixture(gate.alpha(scores.log_f), log_pi, posterior.prior)
     kept = keep_rows(folds, found.features(), scores.log_f, probabilities)
     if found.plan in EXACT_PLANS:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Array, Floats, Ints
+from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.saved import saved_number, saved_part, saved_value, unsaved
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
@@ -178,6 +178,10 @@ class FittedModel:
                 answer.reading.proba, answer.votes, list(self.witnesses.values()), favoured
             ),
         )
+
+    def is_out(self, log_f: Floats) -> Bools:
+        """Which rows the verdict calls "out", by their scores."""
+        return self.scores.is_below(log_f, self.scores.verdict_floor(self.false_alarm))
 
     @property
     def known_rows(self) -> KeptRows:

@@ -452,3 +452,8 @@ def parts_of(part: Ints) -> list[tuple[Ints, Ints]]:
 def concatenated(folds: list[CalibrationFold], field: Callable[[CalibrationFold], Array]) -> Array:
     """A field of the rows of all folds, in one array."""
     return np.concatenate([field(fold) for fold in folds])
+
+
+def groups_of(fold: CalibrationFold) -> Ints:
+    """Group of each row of a fold; a row without groups is its own."""
+    return fold.rows.ids if fold.rows.groups is None else fold.rows.groups

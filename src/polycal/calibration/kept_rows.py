@@ -15,7 +15,14 @@ from ..core.reading import LabelledRows, Reading
 from ..gate.gate import Gate
 from ..posterior.posterior import Posterior
 from ..posterior.votes import QueryVotes
-from .folds import CalibrationFold, alone_in_polytope, concatenated, parts_of, stratified_parts
+from .folds import (
+    CalibrationFold,
+    alone_in_polytope,
+    concatenated,
+    groups_of,
+    parts_of,
+    stratified_parts,
+)
 from .reference_set import ReferenceSet
 
 # Calibration rows that are kept, at most: the share of 10,000 rows that meet something is known to
@@ -116,7 +123,7 @@ def keep_rows(
     """Keep random calibration rows; the arrays are those of the rows of all folds."""
     y = concatenated(folds, lambda fold: fold.rows.y)
     weight = concatenated(folds, lambda fold: fold.rows.weight)
-    group = concatenated(folds, lambda fold: _groups(fold.rows))
+    group = concatenated(folds, groups_of)
     n_classes = probabilities.shape[1]
     kept = sample_of_classes(y, n_classes, min(MOST_KEPT, max(1, MOST_NUMBERS // n_classes)))
     some = kept[: max(1, MOST_NUMBERS // max(1, X.shape[1]))]
@@ -180,8 +187,3 @@ def sample_of_classes(y: Ints, n_classes: int, most: int) -> Ints:
         members = rng.permutation(np.flatnonzero(y == code))
         found.append(members[: max(least, round(share * len(members)), 1)])
     return rng.permutation(np.concatenate(found))
-
-
-def _groups(rows: LabelledRows) -> Ints:
-    """Group of each row; rows without groups are their own."""
-    return rows.ids if rows.groups is None else rows.groups
