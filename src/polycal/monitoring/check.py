@@ -185,9 +185,7 @@ def check_batch(
     rows = described(answer.X[:, : sides.known.shape[1] - 1], answer.log_f)
     n_known = len(sides.known)
     mixed = np.concatenate([sides.known, rows])
-    novelty = novelty_scores(
-        sides.reference, mixed, sides.is_symbol, effective_n_jobs(n_jobs), rng
-    )
+    novelty = novelty_scores(sides.reference, mixed, sides.is_symbol, effective_n_jobs(n_jobs), rng)
     p = p_values(novelty[:n_known], novelty[n_known:])
     selected = select(p, false_discovery)
     pairs = [(novelty[:n_known], novelty[n_known:]), (mixed[:n_known, -1], rows[:, -1])]
@@ -217,7 +215,9 @@ def check_batch(
     )
 
 
-def _difference(sides: Sides, mixed: Array, novelty: Floats, rng: np.random.Generator) -> Difference:
+def _difference(
+    sides: Sides, mixed: Array, novelty: Floats, rng: np.random.Generator
+) -> Difference:
     """Compare known rows with the batch, or with random parts of both where there are many."""
     n_known = len(sides.known)
     most = min(MOST_ROWS, max(500, MOST_NUMBERS // mixed.shape[1]))

@@ -64,7 +64,9 @@ def share_new(scores: list[tuple[Floats, Floats]], confidence: float) -> tuple[f
                 lower = least
                 share = max(0.0, (below / n - expected) / (1 - expected))
             fewest = int(betabinom.ppf(error, n, k, m + 1 - k))
-            upper = max(upper, min(1.0, (up_to - fewest) / n / (1 - fewest / n if fewest < n else 1)))
+            upper = max(
+                upper, min(1.0, (up_to - fewest) / n / (1 - fewest / n if fewest < n else 1))
+            )
     lower_share = lower / n
     return max(share, lower_share), lower_share, max(upper, share, lower_share)
 

@@ -32,28 +32,35 @@ SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Bins:
-    """Bins of one track, by known values; the last one has no upper edge."""
+    """Bins of one track: between known values of given ranks. The last one has no upper edge.
 
-    edges: Floats
-    weight: Floats  # gaps in each bin; 0 in all, if new values are compared with each other alone
-    ties: Floats  # known values that are equal to the edge
+    Ties are broken at random, so that a new value that is equal to known ones lies in one of the
+    gaps around these, which may be in several bins.
+    """
+
+    edges: Floats  # sorted; several may be equal
+    rank: Floats  # of each edge among the known values, and last the number of gaps
+    below: Floats  # known values that are lower than the edge
+    ties: Floats  # known values that are equal to it
+    among_new: bool  # whether new values are compared with each other alone
 
     @classmethod
     def of(cls, known: Array, most: int, among_new: bool = False) -> Bins:
-        """Bins of about as many known values; NaN is larger than any number.
-
-        With ``among_new`` they only say where to count.
-        """
+        """Bins at evenly spaced ranks; NaN is larger than any number."""
         ordered = np.sort(_placed(known))
         n = len(ordered)
-        places = np.unique(np.linspace(0, n - 1, min(most, n)).astype(int))
-        edges = np.unique(ordered[places])
-        rank = np.searchsorted(ordered, edges, "right").astype(float)
-        ties = rank - np.searchsorted(ordered, edges, "left")
-        weight = np.diff(np.concatenate([[0.0], rank, [n + 1.0]]))
-        if among_new:
-            weight = np.zeros_like(weight)
-        return cls(edges, weight, ties)
+        rank = np.unique(np.linspace(1, n, min(most, n)).astype(int))
+        edges = ordered[rank - 1]
+        below = np.searchsorted(ordered, edges, "left")
+        ties = np.searchsorted(ordered, edges, "right") - below
+        ends = np.append(rank, n + 1).astype(float)
+        return cls(edges, ends, below.astype(float), ties.astype(float), among_new)
+
+    @property
+    def weight(self) -> Floats:
+        """Gaps in each bin."""
+        found: Floats = np.diff(self.rank, prepend=0.0)
+        return np.zeros_like(found) if self.among_new else found
 
 
 @dataclass
@@ -61,17 +68,17 @@ class Track:
     """State of one track: what has been counted, and the capital of each bet."""
 
     count: Floats  # new values in each bin
-    tied: Floats  # new values that were equal to an edge, and those of them put above it
-    above: Floats
+    low: Floats  # those of them that are equal to the lower edge, and to the upper edge alone
+    high: Floats
     capital: Floats  # of each jump rate and bet, as shares of e^log_scale
     log_scale: float
 
     @classmethod
     def start(cls, bins: Bins) -> Track:
         """Nothing counted, and a capital of 1."""
-        n = len(bins.edges)
+        zeros = np.zeros((3, len(bins.rank)))
         capital = np.full((len(JUMPS), N_BETS), 1 / (len(JUMPS) * N_BETS))
-        return cls(np.zeros(n + 1), np.zeros(n), np.zeros(n), capital, 0.0)
+        return cls(*zeros, capital, 0.0)
 
     @property
     def log_capital(self) -> float:
@@ -84,11 +91,10 @@ class Track:
         ``random`` has two uniform numbers for each value.
         """
         found = np.empty(len(values))
-        state = (self.count, self.tied, self.above, self.capital)
-        self.log_scale = _follow(
-            _placed(values), random, bins.edges, bins.weight, bins.ties, *state, self.log_scale,
-            JUMPS, POWERS, found,
-        )  # fmt: skip
+        known = (bins.edges, bins.rank, bins.below, bins.ties, bins.weight)
+        state = (self.count, self.low, self.high, self.capital, self.log_scale)
+        where = (_placed(values), random)
+        self.log_scale = _follow(*where, *known, *state, JUMPS, POWERS, found)
         return found
 
 
@@ -100,29 +106,34 @@ def _placed(values: Array) -> Floats:
 
 def online_p_values(bins: Bins, values: Array, random: Floats) -> Floats:
     """The p-values that a new track bets on, in plain Python: the reference of the loop."""
-    count = np.zeros(len(bins.weight))
-    tied, above = np.zeros(len(bins.edges)), np.zeros(len(bins.edges))
+    weight, first = bins.weight, np.concatenate([[0.0], bins.rank[:-1]])
+    count, placed = np.zeros(len(weight)), [[] for _ in weight]  # type: ignore[var-annotated]
     found = np.empty(len(values))
-    among_new = not bins.weight.any()
     for i, value in enumerate(_placed(values)):
         b = int(np.searchsorted(bins.edges, value, "left"))
-        if not among_new and b < len(bins.edges) and value == bins.edges[b]:
-            goes_up = random[i, 0] * (bins.ties[b] + 1 + tied[b]) < 1 + above[b]
-            tied[b] += 1
-            if goes_up:
-                above[b] += 1
-                b += 1
-        urn = bins.weight + count
-        own = urn[b] + among_new
-        found[i] = (urn[:b].sum() + random[i, 1] * own) / (urn.sum() + among_new)
+        last = int(np.searchsorted(bins.edges, value, "right"))
+        if not bins.among_new and last > b:
+            # Gaps around the known values that are equal, and new values there, in each bin.
+            low, high = bins.below[b], bins.below[b] + bins.ties[b]
+            urn = [
+                max(min(high, bins.rank[c] - 1) - max(low, first[c]) + 1, 0.0)
+                + placed[c].count(value)
+                for c in range(b, last + 1)
+            ]
+            b += int(np.searchsorted(np.cumsum(urn), random[i, 0] * sum(urn), "right"))
+            placed[b].append(value)
+        own = weight[b] + count[b] + bins.among_new
+        total = (weight + count).sum() + bins.among_new
+        found[i] = ((weight + count)[:b].sum() + random[i, 1] * own) / total
         count[b] += 1
     return found
 
 
 @njit(nogil=True, cache=True)
 def _follow(
-    values, random, edges, weight, ties, count, tied, above, capital, log_scale, jumps, powers, found
-):
+    values, random, edges, rank, under, ties, weight, count, low, high, capital, log_scale, jumps,
+    powers, found,
+):  # fmt: skip
     n_bets = capital.shape[1]
     n_powers = len(powers)
     total = 0.0
@@ -136,11 +147,7 @@ def _follow(
         value = values[i]
         b = np.searchsorted(edges, value)
         if self == 0.0 and b < len(edges) and value == edges[b]:
-            goes_up = random[i, 0] * (ties[b] + 1.0 + tied[b]) < 1.0 + above[b]
-            tied[b] += 1.0
-            if goes_up:
-                above[b] += 1.0
-                b += 1
+            b = _among_ties(random[i, 0], b, edges, rank, under, ties, low, high)
         below = 0.0
         for k in range(b):
             below += weight[k] + count[k]
@@ -170,3 +177,33 @@ def _follow(
         log_scale += np.log(whole)
         found[i] = log_scale
     return log_scale
+
+
+@njit(nogil=True, cache=True)
+def _among_ties(random, first, edges, rank, under, ties, low, high):
+    """The bin of a value that is equal to an edge, and count it there."""
+    last = first
+    while last < len(edges) and edges[last] == edges[first]:
+        last += 1
+    lowest, highest = under[first], under[first] + ties[first]
+    left = random * (ties[first] + 1.0 + _tied(first, last, low, high))
+    for b in range(first, last + 1):
+        start = rank[b - 1] if b > 0 else 0.0
+        left -= max(min(highest, rank[b] - 1.0) - max(lowest, start) + 1.0, 0.0)
+        left -= low[b] if b == last else high[b]
+        if left < 0.0 or b == last:
+            if b == last:
+                low[b] += 1.0
+            else:
+                high[b] += 1.0
+            return b
+    return last
+
+
+@njit(nogil=True, cache=True)
+def _tied(first, last, low, high):
+    """New values that were equal to these edges."""
+    total = low[last]
+    for b in range(first, last):
+        total += high[b]
+    return total

@@ -62,7 +62,7 @@ class StreamStatus:
 
     def __str__(self) -> str:
         """One line."""
-        name, evidence = self.behind[0]
+        name = self.behind[0][0]
         rang = f"alarm after row {self.alarm_row:,}" if self.alarm else "no alarm"
         return f"{self.n_rows:,} rows: {rang}; evidence {self.evidence:.3g}, most of it in {name}"
 
@@ -149,9 +149,7 @@ class Monitor:
         """
         rows = described(answer.X, answer.log_f)[:, self._columns]
         names = getattr(self.model, "feature_names_in_", None)
-        self._feature_names = self.model.model_.parent.feature_names(
-            answer.reading.features, names
-        )
+        self._feature_names = self.model.model_.parent.feature_names(answer.reading.features, names)
         # The numbers depend on the place in the stream alone, so that a loaded monitor goes on.
         rng = np.random.Generator(np.random.Philox(key=[self.random_state, self.n_rows]))
         rows = rows[rng.permutation(len(rows))]
@@ -236,8 +234,8 @@ class Monitor:
             "tracks": [
                 {
                     "count": track.count.tolist(),
-                    "tied": track.tied.tolist(),
-                    "above": track.above.tolist(),
+                    "low": track.low.tolist(),
+                    "high": track.high.tolist(),
                     "capital": track.capital.ravel().tolist(),
                     "log_scale": track.log_scale,
                 }
@@ -289,7 +287,7 @@ def _restore(tracks: list[Track], state: Any, n_rows: int) -> bool:
     for track, saved in zip(tracks, state, strict=True):
         if not isinstance(saved, dict) or not _is_number(saved.get("log_scale")):
             return False
-        for name in ("count", "tied", "above", "capital"):
+        for name in ("count", "low", "high", "capital"):
             here, values = getattr(track, name), saved.get(name)
             if not isinstance(values, list) or len(values) != here.size:
                 return False
@@ -297,7 +295,7 @@ def _restore(tracks: list[Track], state: Any, n_rows: int) -> bool:
                 return False
             here[...] = np.array(values, dtype=float).reshape(here.shape)
         track.log_scale = float(saved["log_scale"])
-        if track.count.sum() != n_rows or (track.above > track.tied).any():
+        if track.count.sum() != n_rows or (track.low + track.high > track.count).any():
             return False
         if abs(track.capital.sum() - 1) > ROUNDING:
             return False

@@ -58,4 +58,3 @@ def novelty_scores(
             ).fit(rows, label)
             found[fold == k] = -model.decision_function(mixed[fold == k])
     return found
-

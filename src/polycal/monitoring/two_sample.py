@@ -139,9 +139,7 @@ def side_statistic(rows: Array, batch: Array, rng: np.random.Generator) -> Float
     return found
 
 
-def _largest(
-    count: Floats, total: Floats, batch: Array, two_sided: bool
-) -> tuple[Floats, float]:
+def _largest(count: Floats, total: Floats, batch: Array, two_sided: bool) -> tuple[Floats, float]:
     """Largest standardised difference of counts, and the largest difference of shares as it is.
 
     ``total`` rows of all meet each event, and ``count`` of the batch do; in random places, that is
