@@ -24,7 +24,7 @@ BLOCK = 64
 TAILS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
 # Hyperplanes whose sides are compared, and the ridge of their covariance, in variances of one.
 N_PLANES = 256
-RIDGE = 0.3
+RIDGE = 30.0
 # Of a statistic: equal but for rounding.
 ROUNDING = 1e-6
 
