@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
     from .evaluation import Evaluation, evaluate
     from .gate.explanation import Explanation
+    from .monitoring import BatchCheck, Monitor, StreamStatus
     from .parents import TorchParent
     from .persistence import ModelFileError, load
     from .reporting import report
@@ -20,13 +21,16 @@ __all__ = [
     "KernelDensityForest",
     "KernelDensityNetwork",
     "Answer",
+    "BatchCheck",
     "DataWarning",
     "Evaluation",
     "Explanation",
     "FewRowsWarning",
     "LeakWarning",
     "ModelFileError",
+    "Monitor",
     "ShiftWarning",
+    "StreamStatus",
     "TorchParent",
     "datasets",
     "evaluate",
@@ -47,6 +51,9 @@ _HOME = {
     "GeodesicCalibrator": "estimators",
     "KernelDensityForest": "estimators",
     "KernelDensityNetwork": "estimators",
+    "BatchCheck": "monitoring",
+    "Monitor": "monitoring",
+    "StreamStatus": "monitoring",
     "Answer": "calibration.fitted_model",
     "DataWarning": "_utils.warnings",
     "FewRowsWarning": "_utils.warnings",

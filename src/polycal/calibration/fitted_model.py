@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Array, Floats, Ints
+from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.saved import saved_number, saved_part, saved_value, unsaved
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
@@ -20,6 +20,7 @@ from ..kernels import Search, build_index
 from ..parents import Adapter
 from ..posterior.posterior import Posterior, mixture, most_probable
 from ..posterior.votes import PolytopeVotes, QueryVotes
+from .kept_rows import KeptRows
 from .reference_set import ReferenceSet
 
 PLANS = ("given", "holdout", "oob", "cv")
@@ -108,6 +109,8 @@ class FittedModel:
     false_alarm: float = saved_number(float, above=0.0, below=1.0)  # level of the verdict's floor
     caution: float = saved_number(float, above=0.0, below=1.0)  # level of alpha's floor
     plan: str = saved_value()  # source of the calibration rows, one of PLANS
+    # calibration rows as they were scored; None in files of versions that did not keep them
+    kept: KeptRows | None = saved_part(default=None)
 
     def answer(self, X: Any, execution: Execution) -> Answer:
         """X -> reading -> neighbours -> posterior -> gate -> answer."""
@@ -179,6 +182,20 @@ class FittedModel:
             ),
         )
 
+    def is_out(self, log_f: Floats) -> Bools:
+        """Which rows the verdict calls "out", by their scores."""
+        return self.scores.is_below(log_f, self.scores.verdict_floor(self.false_alarm))
+
+    @property
+    def known_rows(self) -> KeptRows:
+        """The kept rows, which a model from an older file lacks."""
+        if self.kept is None:
+            raise ValueError(
+                "this model was saved by a version of polycal that did not keep its calibration "
+                "rows, which this needs. Fit it again, and save it anew."
+            )
+        return self.kept
+
     @property
     def witnesses(self) -> dict[str, slice]:
         """The sources of the pool that are each witness's."""
@@ -235,6 +252,11 @@ class FittedModel:
             yield "there is no such calibration"
         if self.scores.y is not None and self.scores.y.max() >= len(self.posterior.prior):
             yield "a calibration row has no class of the model"
+        if self.kept is not None:
+            table = self.reference.table
+            n_columns = len(table.numbers) + len(table.level_offsets) - 1
+            if self.kept.X.shape[1] != n_columns:
+                yield "the kept rows have other columns than the table"
         if self.gate.by_similarity == self.reference.euclidean:
             yield "the gate and the reference set find neighbours in different ways"
         reach = self.gate.reach if isinstance(self.gate, GeodesicGate) else None

@@ -163,7 +163,7 @@ def out_of_bag_folds(
     """
     reference = ReferenceSet.build(reading, rows, settings, execution)
     owner = reference.row_polytope
-    alone = _alone(reference.polytopes.size, owner, rows)
+    alone = alone_in_polytope(reference.polytopes.size, owner, rows)
     out, share = parent.out_of_bag(reading, rows.groups)
     usable = (share > 0) & scored_rows(rows)
     if rows.groups is not None:
@@ -246,13 +246,13 @@ def _own_rows(
 ) -> CalibrationFold:
     """The rows of a reference set that have the first places, each scored without itself."""
     owner = reference.row_polytope
-    alone = _alone(reference.polytopes.size, owner, rows)
+    alone = alone_in_polytope(reference.polytopes.size, owner, rows)
     first = np.argsort(place)[:OWN_ROWS]
     own = np.where(alone, owner, -1)[first]
     return CalibrationFold.score(reference, reading.take(first), rows.take(first), execution, own)
 
 
-def _alone(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:
+def alone_in_polytope(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:
     """Whether the polytope of each row holds no row of another group."""
     weight = rows.weight
     if rows.groups is not None:  # of the group in the polytope
@@ -454,3 +454,8 @@ def parts_of(part: Ints) -> list[tuple[Ints, Ints]]:
 def concatenated(folds: list[CalibrationFold], field: Callable[[CalibrationFold], Array]) -> Array:
     """A field of the rows of all folds, in one array."""
     return np.concatenate([field(fold) for fold in folds])
+
+
+def groups_of(fold: CalibrationFold) -> Ints:
+    """Group of each row of a fold; a row without groups is its own."""
+    return fold.rows.ids if fold.rows.groups is None else fold.rows.groups

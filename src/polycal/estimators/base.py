@@ -32,15 +32,19 @@ from ..core.roles import ColumnRoles, declared_names, learn_roles, report_roles
 from ..core.table import check_numbers, check_table, find_categories
 from ..parents import Adapter
 from .collections import lazy_on_dask
+from .decisions import DecisionMethods
 from .facts import model_facts
 from .inspection import Inspection
+from .watching import Watching
 
 # Groups of copies that every class must have.
 LEAST_GROUPS = 10
 PAPER = {"posterior": "kernel", "gate": "gaussian", "bandwidth": "polytope", "scoring": "ece"}
 
 
-class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseCalibrator(
+    Inspection, Watching, DecisionMethods, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
+):
     """``fit`` and all queries; a subclass makes the parent."""
 
     columns_: ColumnRoles | None = None  # how the columns of a frame were read

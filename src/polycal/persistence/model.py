@@ -124,6 +124,7 @@ def _load(
         model.columns_ = reader.part(columns, (ColumnRoles,))
         known = set(getattr(model, "feature_names_in_", ()))
         require(known <= set(model.columns_.names), "a feature has no role")
+    node = {"kept": None, **expect_type(dict, node)}  # older files have no kept rows
     fields = reader.fields(node, FittedModel)
     context = Given(len(model.classes_), given == "frozen", module, trusted, isolate)
     adapter, unfitted = unpack_parent(plain, parent, context)
