@@ -15,7 +15,7 @@ N_PARTS = 10
 # Squared error that a part has beside those of its rows: one row that is half wrong.
 HALF_WRONG = 0.25
 # Rows whose mean error is worth as much as the belief that there is none.
-BELIEF = 50.0
+BELIEF = 100.0
 # Smallest probability in a logarithm.
 SMALLEST = 1e-300
 FIGURES = ("accuracy", "log_loss", "brier")
