@@ -20,6 +20,7 @@ import polycal
 from polycal import GeodesicCalibrator, KernelDensityForest
 from polycal._utils.saved import Array, Number, Part, Unsaved, declarations, saved_number
 from polycal.calibration.fitted_model import FittedModel
+from polycal.core.roles import ColumnRoles, Role
 from polycal.persistence import AlteredFileError
 from polycal.persistence.container import read, write
 from polycal.persistence.state import PartReader, check_part, pack_part
@@ -576,3 +577,11 @@ def test_a_level_that_no_column_can_hold_is_refused(value):
     levels["objects"][2][0] = value
     with pytest.raises(AlteredFileError, match="no value of a column"):
         unpacked(node, arrays, model)
+
+
+def test_roles_of_a_file_from_before_units():
+    packer = Packer()
+    node = pack_part(packer, ColumnRoles.of({"a": Role("number", "")}), "columns")
+    del node["units"]
+    found = PartReader(dict(packer.arrays)).part(node, (ColumnRoles,))
+    assert found == ColumnRoles.of({"a": Role("number", "")})

@@ -139,7 +139,7 @@ class Cells:
         warnings.warn(
             f"column {self.name!r} is read as {PLURAL[role]}, and {shown} as missing, in {n} of "
             f"{len(self.words)} cells, the first in {first}. If it is a category, "
-            f" say --category {quoted(self.name)}.",
+            f"say --category {quoted(self.name)}.",
             stacklevel=2,
         )
         return f"{n} of {len(self.words)} cells missing: {shown}"

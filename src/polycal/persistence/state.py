@@ -19,6 +19,7 @@ import numpy as np
 from .._utils.arrays import Array as AnyArray
 from .._utils.saved import Array, Number, Part, Spec, Unsaved, Value, declarations
 from ..core.reading import leaf_type
+from ..core.roles import ColumnRoles
 from .errors import AlteredFileError
 from .values import Packer, Unpacker, expect_keys, expect_type
 
@@ -107,6 +108,8 @@ class PartReader(Unpacker):
             for field, spec in declarations(kind).items()
             if not isinstance(spec, Unsaved)
         }
+        if kind is ColumnRoles and "units" not in expect_type(dict, node):
+            del saved["units"]  # an older file, in which no column has a unit
         name, *_ = expect_keys(node, "type", *saved)
         if name != kind.__name__:
             raise AlteredFileError(
