@@ -38,6 +38,13 @@ def test_formats(written):
         np.testing.assert_allclose(value, [expected, np.nan], atol=1e-9)
 
 
+def test_dates_of_web_servers():
+    found, note = find_format({"17/Mar/2024:16:05:00 +0200", "01/Apr/2024:00:00:00 +0000"})
+    assert note == ""
+    value = days_of(parse_dates(np.array(["17/Mar/2024:16:05:00 +0200"], dtype=object), found))
+    np.testing.assert_allclose(value, [DAYS], atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("words", "date_format", "note"),
     [

@@ -475,7 +475,7 @@ QUERIES = {
     "text to predict": (lambda: FITTED.predict("new.csv"), "got the text 'new.csv'"),
     "columns in another order": (
         lambda: FITTED_FRAME.predict(FRAME[["c", "b", "a"]]),
-        "same order|order",
+        r"same order.*X\[list\(model.feature_names_in_\)\] has them in order",
     ),
     "a column that is missing": (lambda: FITTED_FRAME.predict(FRAME[["a", "b"]]), "missing.*c|- c"),
     "a column of another name": (

@@ -8,10 +8,13 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import validate_data
 
 from .arrays import Array, Floats, Ints
 
@@ -437,3 +440,18 @@ def class_columns(y: object, classes: Array) -> Ints:
         )
     order = np.argsort(classes)
     return order[np.searchsorted(classes, labels, sorter=order)]
+
+
+def check_columns(model: BaseEstimator, X: Any) -> None:
+    """Raise scikit-learn's error for columns other than those of the fit, and say what to do."""
+    known = getattr(model, "feature_names_in_", None)
+    try:
+        validate_data(model, X, skip_check_array=True, reset=False)
+    except ValueError as error:
+        if known is None:
+            raise
+        absent = not set(known) <= set(X.columns)
+        cure = "Add or rename the missing columns" if absent else "Use the columns of the fit"
+        raise ValueError(
+            f"{str(error).rstrip()}\n{cure}: X[list(model.feature_names_in_)] has them in order."
+        ) from error

@@ -119,9 +119,9 @@ def warn_of_memory(
 ) -> None:
     """Warn if a frozen parent knows the labels of the calibration rows by heart.
 
-    One that keeps its training rows, as k-NN does, may hold them. Any other one makes hardly any error on them, where rows on the same side of hyperplanes, which
-    know nothing of the parent, say little; and where a copy of it, which is fitted on some of the
-    other rows, makes many.
+    One that keeps its training rows, as k-NN does, may hold them. Any other one makes hardly any
+    error on them, where rows on the same side of hyperplanes, which know nothing of the parent, say
+    little; and where a copy of it, which is fitted on some of the other rows, makes many.
     """
     if _warn_of_kept_rows(parent, folds):
         return

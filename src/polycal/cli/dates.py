@@ -20,6 +20,7 @@ DAYS = {
     r"\d\d?\.\d\d?\.\d{4}": "%d.%m.%Y",
     r"\d\d?-[A-Z][a-z][a-z]-\d{4}": "%d-%b-%Y",
     r"\d\d? [A-Z][a-z][a-z] \d{4}": "%d %b %Y",
+    r"\d\d?/[A-Z][a-z][a-z]/\d{4}": "%d/%b/%Y",
 }
 CLOCKS = {
     "": "",
@@ -27,11 +28,12 @@ CLOCKS = {
     r" \d\d?:\d\d:\d\d": " %H:%M:%S",
     r" \d\d?:\d\d [AaPp][Mm]": " %I:%M %p",
     r" \d\d?:\d\d:\d\d [AaPp][Mm]": " %I:%M:%S %p",
+    r":\d\d:\d\d:\d\d [+-]\d{4}": ":%H:%M:%S %z",  # of web servers
 }
 # Days and months that may have changed places: 03/17/2024 or 17/03/2024.
 EITHER = re.compile(r"(\d\d?)([/-])(\d\d?)\2\d{4}(.*)")
 DATE_LIKE = re.compile(
-    rf"(\d{{4}}-\d\d-\d\d|{'|'.join(DAYS)}|\d\d?/\d\d?/\d{{4}}|\d\d?-\d\d?-\d{{4}})([T ].*)?"
+    rf"(\d{{4}}-\d\d-\d\d|{'|'.join(DAYS)}|\d\d?/\d\d?/\d{{4}}|\d\d?-\d\d?-\d{{4}})([T :].*)?"
 )
 
 

@@ -436,6 +436,8 @@ class BaseCalibrator(
         if framed:
             validation.unique_names(X.columns)
             X = self._by_roles(parent, X, reset)
+            if not reset:
+                validation.check_columns(self, X)
         is_table = framed or getattr(X, "ndim", 0) == 2
         if parent.raw_input:
             if is_table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -69,8 +70,9 @@ class BoostingAdapter(Adapter):
         """X as the library takes it: columns of text, which are declared categories, as such."""
         if not self.takes_categories or not hasattr(X, "select_dtypes"):
             return X
-        words = [name for name in X if str(X[name].dtype) in TEXT_TYPES]
-        return X.astype(dict.fromkeys(words, "category")) if words else X
+        types = dict.fromkeys([name for name in X if str(X[name].dtype) == "object"], "float64")
+        types |= dict.fromkeys(_text_columns(X), "category")
+        return X.astype(types) if types else X
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         self.check_table(X)
@@ -211,10 +213,16 @@ class XGBoostAdapter(BoostingAdapter):
 
     def check_table(self, X: Any) -> None:
         super().check_table(X)
-        if self.estimator.enable_categorical or not hasattr(X, "select_dtypes"):
-            return
-        named = [str(name) for name in X.select_dtypes(("category", "object"))]
-        if named:
+        if hasattr(X, "select_dtypes"):
+            self._check_categories(list(X.select_dtypes("category")))
+
+    def prepared(self, X: Any) -> Any:
+        if hasattr(X, "select_dtypes"):
+            self._check_categories(_text_columns(X))
+        return super().prepared(X)
+
+    def _check_categories(self, named: list[Any]) -> None:
+        if named and not self.estimator.enable_categorical:
             raise ValueError(
                 f"column {named[0]!r} is a category, which XGBClassifier takes with "
                 "enable_categorical=True only. Use XGBClassifier(enable_categorical=True)."
@@ -248,8 +256,11 @@ class CatBoostAdapter(BoostingAdapter):
         super().check_table(X)
         if not hasattr(X, "select_dtypes"):
             return
+        self._check_categories(X, X.select_dtypes("category"))
+
+    def _check_categories(self, X: Any, columns: Iterable[Any]) -> None:
         known = self._categories(X)
-        named = [str(name) for name in X.select_dtypes("category") if name not in known]
+        named = [str(name) for name in columns if name not in known]
         if named:
             raise ValueError(
                 f"column {named[0]!r} is a category, and cat_features of CatBoostClassifier does "
@@ -267,6 +278,11 @@ class CatBoostAdapter(BoostingAdapter):
     def prepared(self, X: Any) -> Any:
         if not hasattr(X, "select_dtypes"):
             return X
+        others = ("text_features", "embedding_features")
+        given = [name for other in others for name in self.estimator.get_param(other) or []]
+        text = [name if isinstance(name, str) else X.columns[name] for name in given]
+        words = [name for name in _text_columns(X) if name not in text and not _numerals(X[name])]
+        self._check_categories(X, words)
         missing = [name for name in self._categories(X) if X[name].isna().any()]
         filled = {n: X[n].astype(object).where(X[n].notna(), NO_CATEGORY) for n in missing}
         return X.assign(**filled) if filled else X
@@ -368,3 +384,18 @@ def check_proba(proba: Any, family: str, objective: str) -> Array:
         f"{rows[0].tolist()}. Train it with {objective}, on one label for each row; and if the "
         "row is NaN, clip the huge numbers of X."
     )
+
+
+def _text_columns(X: Any) -> list[Any]:
+    """Names of the columns of a pandas frame that hold text."""
+    named = [name for name in X if str(X[name].dtype) in TEXT_TYPES]
+    return [name for name in named if any(isinstance(value, str) for value in X[name])]
+
+
+def _numerals(column: Any) -> bool:
+    """Whether all values that are not missing can be read as numbers."""
+    try:
+        column.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return True
