@@ -153,6 +153,7 @@ def phases(modes: Any, draws: np.ndarray, salt: np.ndarray, device: str) -> dict
     paths, salts = (buckets.on_device(a, device) for a in (draws, salt))
     weight, names = buckets.WholeWeights.of(modes), ("hashes", "order", "sort", "sums", "slots")
     times, moved = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+    waiting: list[Any] = []
     for r in range(N_TIMED):
         some = (paths[r : r + 1], salts[r : r + 1])
         parts = {}
@@ -171,10 +172,10 @@ def phases(modes: Any, draws: np.ndarray, salt: np.ndarray, device: str) -> dict
         parts["sums"], held = seconds(
             lambda g=groups: [x.content(modes, weight, N_CLASSES) for x in g], device
         )
-        values, sizes = [v for v, _ in held], [2 * len(g.key) + 1 for g in groups]
-        parts["slots"], _ = seconds(
-            lambda g=groups, v=values, s=sizes: buckets.fill_slots(g, v, s), device
-        )
+        values = [v for v, _ in held]
+        waiting += [
+            buckets.Slots(g.key, g.standing, v) for g, v in zip(groups, values, strict=True)
+        ]
         n_larger = [
             int(((v < 0)[g.is_first.cumsum(0) - 1]).sum())
             for g, v in zip(groups, values, strict=True)
@@ -186,12 +187,15 @@ def phases(modes: Any, draws: np.ndarray, salt: np.ndarray, device: str) -> dict
             modes.symbols.element_size(),
         )
         for name in names:
-            times[name] += parts[name]
+            times[name] += parts.get(name, 0.0)
             moved[name] += counted[name]
         least = least_bytes(
             modes.symbols, [len(g.key) for g in groups], sum(len(c) for _, c in held)
         )
         moved["least"] = moved.get("least", 0.0) + least
+        if sum(len(table.key) for table in waiting) > buckets.FILLED_AT_ONCE or r == N_TIMED - 1:
+            times["slots"] += seconds(lambda w=waiting: buckets.fill_slots(w), device)[0]
+            waiting = []
     return {"seconds": times, "bytes": moved}
 
 

@@ -24,6 +24,8 @@ from .mixing import FNV_PRIME, HASHED_BITS, MIX_A, MIX_B, SLOTS_PER_BUCKET, WORD
 LOWEST = -(2**63)
 # A slot that no bucket holds, and the bits of a number that are the bucket's.
 FREE, BUCKET_BITS = 2**62, 32
+# Buckets that are put into their slots at the same time.
+FILLED_AT_ONCE = 2**25
 # Bits of a whole number that sums of weights may take.
 SUM_BITS = 61
 # Multipliers that count the bits of a word: of two, of four, of eight bits, and their sum.
@@ -172,17 +174,21 @@ def build_tables(
     paths, salts = on_device(draws, device), on_device(salt, device)
     weight = WholeWeights.of(modes)
     sizes, slot_tags, slot_values, held = [0], [], [], []
+    waiting: list[Slots] = []
     for r in range(len(draws)):
         hashes = path_hashes(modes.symbols, modes.packed, paths[r : r + 1], salts[r : r + 1], steps)
         order = standing_order(mixed(modes.hash ^ salts[r]), modes.n_candidates)
-        groups = [Buckets.of(h, order, mask) for h, mask in zip(hashes[0], bits, strict=True)]
-        contents = [group.content(modes, weight, n_classes) for group in groups]
-        size = [SLOTS_PER_BUCKET * len(group.key) + 1 for group in groups]
-        tag, value = fill_slots(groups, [value for value, _ in contents], size)
-        sizes += size
-        slot_tags.append(tag)
-        slot_values.append(value)
-        held += [content for _, content in contents]
+        for h, mask in zip(hashes[0], bits, strict=True):
+            buckets = Buckets.of(h, order, mask)
+            value, content = buckets.content(modes, weight, n_classes)
+            waiting.append(Slots(buckets.key, buckets.standing, value))
+            held.append(content)
+        if r == len(draws) - 1 or sum(len(table.key) for table in waiting) > FILLED_AT_ONCE:
+            tag, value = fill_slots(waiting)
+            sizes += [table.n_slots for table in waiting]
+            slot_tags.append(tag)
+            slot_values.append(value)
+            waiting.clear()
     begin = on_device(np.cumsum(sizes), device)
     content_begin = on_device(np.cumsum([0, *map(len, held)]), device)
     tag, value, content = map(joined, (slot_tags, slot_values, held))
@@ -329,23 +335,39 @@ def _labels_of(modes: DeviceModes, owner: Any, row: Any) -> tuple[Any, Any]:
     return owner[each], begin[each] + within
 
 
-def fill_slots(groups: list[Buckets], values: list[Any], size: list[int]) -> tuple[Any, Any]:
-    """Tags and values of the slots of a few tables, one after the other.
+@dataclass(frozen=True)
+class Slots:
+    """The buckets of one table, which are to be put into its slots."""
+
+    key: Any  # (n_buckets,)
+    standing: Any  # (n_buckets,), mode that stands for each
+    value: Any  # (n_buckets,), what its slot says
+
+    @property
+    def n_slots(self) -> int:
+        """Number of slots of the table."""
+        return SLOTS_PER_BUCKET * len(self.key) + 1
+
+
+def fill_slots(tables: list[Slots]) -> tuple[Any, Any]:
+    """Tags and values of the slots of some tables, one after the other.
 
     A bucket lies in the first free slot from its place on, where buckets come in the order of the
     rows that stand for them. Here all of them ask at once: the earlier one keeps a slot, the other
-    one goes on, which ends in the same slots.
+    one goes on, which ends in the same slots. Most of the many rounds are for a few buckets, so
+    the tables of several sequences are filled together.
     """
     torch = optional("torch", "torch")
-    key = torch.cat([group.key for group in groups])
-    n_each = torch.tensor([len(group.key) for group in groups], device=key.device)
-    n_slots = torch.tensor(size, device=key.device)
+    key = torch.cat([table.key for table in tables])
+    n_each = torch.tensor([len(table.key) for table in tables], device=key.device)
+    n_slots = torch.tensor([table.n_slots for table in tables], device=key.device)
+    total = sum(table.n_slots for table in tables)
     base = (n_slots.cumsum(0) - n_slots).repeat_interleave(n_each)
     n_slots = n_slots.repeat_interleave(n_each)
     place = places(key, n_slots)
-    standing = torch.cat([group.standing for group in groups])
+    standing = torch.cat([table.standing for table in tables])
     rank = (standing << BUCKET_BITS) | torch.arange(len(key), device=key.device)
-    holder = torch.full((sum(size),), FREE, dtype=torch.int64, device=key.device)
+    holder = torch.full((total,), FREE, dtype=torch.int64, device=key.device)
     asking = torch.arange(len(key), device=key.device)
     while len(asking):
         slot, asked = base[asking] + place[asking], rank[asking]
@@ -356,9 +378,9 @@ def fill_slots(groups: list[Buckets], values: list[Any], size: list[int]) -> tup
         asking = torch.cat([asking[~got], displaced])
         place[asking] = (place[asking] + 1) % n_slots[asking]
     slot = base + place
-    tag = torch.zeros(sum(size), dtype=torch.int16, device=key.device)
-    value = torch.zeros(sum(size), dtype=torch.int32, device=key.device)
-    tag[slot], value[slot] = tags(key), torch.cat(values)
+    tag = torch.zeros(total, dtype=torch.int16, device=key.device)
+    value = torch.zeros(total, dtype=torch.int32, device=key.device)
+    tag[slot], value[slot] = tags(key), torch.cat([table.value for table in tables])
     return tag, value
 
 
