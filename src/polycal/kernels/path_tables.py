@@ -46,7 +46,7 @@ MOST_BITS = 6
 # Work of a query, in comparisons of a leaf id in the exact scan (benchmarks/scale.py --work
 # measures it): one draw of a path, one look-up in a table; one word of 64 bits of a stored mode and
 # the powers of its similarity, for a network and for rows that vote by hyperplanes.
-DRAW_WORK, LOOK_UP_WORK = 30.0, 1400.0
+DRAW_WORK, LOOK_UP_WORK = 6.5, 1400.0
 WORD_WORK, POWER_WORK = 4.0, 170.0
 SIDE_WORD_WORK, SIDE_POWER_WORK = 2.6, 18.0
 # Stored modes that the visits of a query are estimated from, where there are more.

@@ -63,11 +63,11 @@ class SampledIndex(KernelIndex):
         if self._tables is None:
             n_groups = len(self.modes.sizes) - self.hidden_labels
             stored = (self.modes, self._counts, self.n_candidates)
-            self._tables = PathTables.build(*stored, n_groups, self.sampling, self._building)
+            self._tables = PathTables.build(*stored, n_groups, self.sampling, self._build_how)
         return self._tables
 
     @property
-    def _building(self) -> Execution:
+    def _build_how(self) -> Execution:
         return replace(self._execution, device=self.device)
 
     def forget_tables(self) -> None:
@@ -86,7 +86,7 @@ class SampledIndex(KernelIndex):
         changed = np.flatnonzero(less.any(axis=1))
         if len(changed) == 0:
             return None
-        return self.tables.of(self.modes[changed], less[changed], 0, self._building)
+        return self.tables.of(self.modes[changed], less[changed], 0, self._build_how)
 
     def _look_up(
         self,
