@@ -21,7 +21,8 @@ LAYERS = (
     {"estimators"},
     {"evaluation", "persistence", "plotting"},
     {"reporting"},
-    {"cli", "mlflow", "__init__"},
+    {"mlflow"},
+    {"cli", "__init__"},
 )
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 # model.save, inside the method: the one look upwards.
