@@ -153,7 +153,6 @@ def phases(modes: Any, draws: np.ndarray, salt: np.ndarray, device: str) -> dict
     paths, salts = (buckets.on_device(a, device) for a in (draws, salt))
     weight, names = buckets.WholeWeights.of(modes), ("hashes", "order", "sort", "sums", "slots")
     times, moved = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
-    waiting: list[Any] = []
     for r in range(N_TIMED):
         some = (paths[r : r + 1], salts[r : r + 1])
         parts = {}
@@ -173,9 +172,12 @@ def phases(modes: Any, draws: np.ndarray, salt: np.ndarray, device: str) -> dict
             lambda g=groups: [x.content(modes, weight, N_CLASSES) for x in g], device
         )
         values = [v for v, _ in held]
-        waiting += [
-            buckets.Slots(g.key, g.standing, v) for g, v in zip(groups, values, strict=True)
-        ]
+        parts["slots"], _ = seconds(
+            lambda g=groups, v=values: [
+                buckets.fill_slots(x.key, y, 2 * len(x.key) + 1) for x, y in zip(g, v, strict=True)
+            ],
+            device,
+        )
         n_larger = [
             int(((v < 0)[g.is_first.cumsum(0) - 1]).sum())
             for g, v in zip(groups, values, strict=True)
@@ -187,15 +189,12 @@ def phases(modes: Any, draws: np.ndarray, salt: np.ndarray, device: str) -> dict
             modes.symbols.element_size(),
         )
         for name in names:
-            times[name] += parts.get(name, 0.0)
+            times[name] += parts[name]
             moved[name] += counted[name]
         least = least_bytes(
             modes.symbols, [len(g.key) for g in groups], sum(len(c) for _, c in held)
         )
         moved["least"] = moved.get("least", 0.0) + least
-        if sum(len(table.key) for table in waiting) > buckets.FILLED_AT_ONCE or r == N_TIMED - 1:
-            times["slots"] += seconds(lambda w=waiting: buckets.fill_slots(w), device)[0]
-            waiting = []
     return {"seconds": times, "bytes": moved}
 
 
@@ -216,8 +215,8 @@ def counted_bytes(n: int, n_buckets: list[int], n_larger: list[int], item: int) 
         "sort": tables * n * (sorting + 18) + total * 16,
         # The bucket of each row; of rows that share one: labels, sort by bucket and class, sums.
         "sums": tables * n * 53 + sum(n_larger) * (282 + sort) + total * 64,
-        # A bucket asks 1.5 times on average.
-        "slots": total * (1.5 * 120 + 100) + 2 * total * (8 + 6),
+        # Place, running maximum in a square, slot, what is past the end, tag and value.
+        "slots": total * (24 + 16 + 24 + 80 + 24 + 9 + 34 + 24) + 2 * total * 6,
     }
 
 

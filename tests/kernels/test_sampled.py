@@ -23,6 +23,7 @@ from polycal.kernels import (
 from polycal.kernels.forest import VISIT_COST
 from polycal.kernels.path_tables import exact_work
 from polycal.kernels.sampled import CANDIDATES
+from polycal.kernels.sampled_loops import put_in_slot
 from tests.toys.kernels import EXECUTION, all_log_densities, gaussians_at, random_gaussians
 from tests.toys.models import random_modes
 from tests.toys.paths import KINDS, SCALES, exact_sums, rows
@@ -89,6 +90,24 @@ def test_a_bucket_is_hardly_ever_taken_for_another():
     sums, _ = tables.look_up(far, 1, 0)
     n_met = np.count_nonzero(sums) / (2000 * 100)
     assert 0 < n_met < 4 / 2**16
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.02])
+def test_slots_are_those_of_buckets_in_the_order_of_their_keys(spread):
+    """Whatever the order they come in, also where many want the last slots."""
+    rng = np.random.default_rng(0)
+    keys = np.uint64(2**64 - 1) - (rng.random(300) * spread * 2**64).astype(np.uint64)
+    expected = np.full(601, -1)
+    for row in np.argsort(keys):
+        slot = (int(keys[row]) >> 32) * 601 >> 32
+        while expected[slot] >= 0:
+            slot = (slot + 1) % 601
+        expected[slot] = row
+    for _ in range(5):
+        found = np.full(601, -1, np.int32)
+        for row in rng.permutation(300):
+            put_in_slot(row, keys, found)
+        assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("n_classes", [2, 40])

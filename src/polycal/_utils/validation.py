@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -125,6 +126,18 @@ def is_table(X: object) -> None:
         )
 
 
+def check_frame(X: object) -> None:
+    """X is no frame without rows in memory, nor one of sparse columns."""
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, whose rows are not in memory. Collect it: X.collect().")
+    kinds = getattr(X, "dtypes", None)
+    if hasattr(X, "sparse") and any(str(kind).startswith("Sparse") for kind in kinds):  # type: ignore[union-attr]
+        raise TypeError(
+            "X is a frame with sparse columns, which polycal does not read. Give a dense one: "
+            "X.sparse.to_dense() if all columns are sparse."
+        )
+
+
 def is_dask(X: object) -> bool:
     """Whether X is a collection of Dask, which is not imported to find out."""
     return any(base.__module__.partition(".")[0] in DASK for base in type(X).__mro__)
@@ -237,13 +250,17 @@ def check_labels(y: object, n_rows: int) -> Array:
     check_label_values(y)
     checked = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     labels: Array = column_or_1d(checked, warn=True)
-    if type_of_target(labels) == "continuous":
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")
+        kind = type_of_target(labels)
+        if kind != "continuous":
+            check_classification_targets(labels)
+    if kind == "continuous":
         raise ValueError(
             "Unknown label type: continuous. y holds numbers with fractions, such as "
             f"{labels[labels != np.round(labels)][0]:g}, and a classifier needs classes. Make "
             "classes of them (pandas.cut), or whole numbers."
         )
-    check_classification_targets(labels)
     if len(labels) != n_rows:
         raise ValueError(
             f"y must hold one label for each of the {n_rows} rows; it holds {len(labels)}."
@@ -306,6 +323,12 @@ def _check_one_kind(values: Array) -> None:
         raise ValueError(
             f"Unknown label type: y holds text and other values, such as {shown}, which have no "
             "common order. Make them one type: y.astype(str)."
+        )
+    if float in kinds:
+        kind = type(kinds[float]).__name__
+        raise ValueError(
+            f"Unknown label type: unknown. y is an array of Python objects ({kind}). Make them "
+            "numbers, y.astype(int), or text, y.astype(str)."
         )
 
 

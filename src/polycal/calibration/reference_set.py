@@ -90,7 +90,7 @@ class ReferenceSet:
     density: Density = saved_part()
     votes: QueryVotes | PolytopeVotes = saved_part()
     row_polytope: Ints = saved_array("int64 rows")  # polytope of each row
-    row_id: Ints = saved_array("int64 rows")  # number of each row in the user's X
+    row_id: Ints = saved_array("int64 rows", least=0)  # number of each row in the user's X
     n_neighbors: int = saved_number(int, above=0)
     fill: bool = saved_number(bool)
     euclidean: bool = saved_number(bool)

@@ -18,14 +18,13 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.blocks import concatenate, map_blocks
-from .._utils.saved import saved_array, saved_number
+from .._utils.saved import saved_array, saved_number, saved_weight
 from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
 from ..core.reading import ActivationModes
 from . import torch_buckets
 from .forest import VISIT_COST
 from .sampled_loops import (
-    LARGEST_WEIGHT,
     BucketArrays,
     LabelledModes,
     ModeLabels,
@@ -122,7 +121,7 @@ class PathTables:
     scales: Ints = saved_array("int64 table_scales")  # ascending numbers of paths
     n_groups: int = saved_number(int, above=0, below=2**31)  # numbers of a path; 1 for leaf ids
     label: Array = saved_array("int32 table_modes")  # class of a mode that has one; -1 for others
-    weight: Floats = saved_array("float64 table_modes")  # of that class
+    weight: Floats = saved_weight("float64 table_modes")  # of that class
     n_candidates: int = saved_number(int, above=0)  # modes that may be neighbours
     start: Ints = saved_array("int64 table_starts")
     tag: Array = saved_array("uint16 table_slots")
@@ -317,9 +316,6 @@ class PathTables:
                 yield "sampled tables begin and end elsewhere"
         if n_tables == 0 or (np.diff(self.start) < 1).any():
             yield "a sampled table has no slots"
-        weight = self.weight
-        if len(weight) and not (weight.min() >= 0 and weight.max() < LARGEST_WEIGHT):
-            yield "a sampled table holds a weight that is none"
         if not np.isin(
             self.left_out_bits, 2 ** np.arange(MOST_BITS + 1, dtype=np.uint64) - 1
         ).all():

@@ -74,7 +74,7 @@ class SampledIndex(KernelIndex):
         """Give the memory of the tables back; they are built again where they are asked for."""
         self._tables, self._kept_counts = None, (None, None)
 
-    def _prepare(self, execution: Execution) -> None:
+    def _build(self, execution: Execution) -> None:
         self._execution = execution
         self.tables  # noqa: B018
 

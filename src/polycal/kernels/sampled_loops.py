@@ -9,6 +9,7 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.compiled import njit
+from .._utils.saved import LARGEST_WEIGHT
 from . import mixing
 from .mixing import HASHED_BITS, SLOTS_PER_BUCKET, WORD_BITS
 from .network import popcount
@@ -22,8 +23,6 @@ EMPTY, NO_BUCKET = np.uint64(0), np.uint16(0)
 # Bits of a path that are numbered one by one; those of a deeper network are hashed.
 MOST_GROUPS = 12
 CACHE_LINE = 64  # bytes
-# Weights in a file are below this, so that their sums are numbers.
-LARGEST_WEIGHT = 1e150
 
 
 class BucketArrays(NamedTuple):
@@ -238,15 +237,35 @@ def build_table(hashes, left_out, salt, modes, n_classes):
             content[n], content[n + 1], total[y] = y, total[y], 0.0
             n += 2
     n_slots = n_buckets * SLOTS_PER_BUCKET + 1
-    tags, values = np.full(n_slots, NO_BUCKET), np.zeros(n_slots, np.int32)
+    holder = np.full(n_slots, -1, np.int32)
     for i in range(n_rows):
-        b = bucket[i]
-        if b >= 0 and row[b] == i:
-            place = _place(hashes[i], n_slots)
-            while tags[place] != NO_BUCKET:
-                place = place + 1 if place + 1 < n_slots else 0
-            tags[place], values[place] = _tag(hashes[i]), value[b]
+        if bucket[i] >= 0 and row[bucket[i]] == i:
+            put_in_slot(i, hashes, holder)
+    tags, values = np.full(n_slots, NO_BUCKET), np.zeros(n_slots, np.int32)
+    for place in range(n_slots):
+        i = holder[place]
+        if i >= 0:
+            tags[place], values[place] = _tag(hashes[i]), value[bucket[i]]
     return tags, values, content[:n].copy()
+
+
+@njit(nogil=True, cache=True)
+def put_in_slot(row, keys, holder):
+    """Put a row into the first slot from its place on that no smaller key holds.
+
+    The row there goes on in its turn. So slots are those of rows that come in the order of their
+    keys, whatever their order is. A row that has passed the end of the table is after all others.
+    """
+    place, past = _place(keys[row], len(holder)), False
+    while holder[place] >= 0:
+        other = holder[place]
+        other_past = _place(keys[other], len(holder)) > place
+        if past < other_past or (past == other_past and keys[row] < keys[other]):
+            holder[place], row, past = row, other, other_past
+        place += 1
+        if place == len(holder):
+            place, past = 0, True
+    holder[place] = row
 
 
 @njit(nogil=True, cache=True)

@@ -22,10 +22,6 @@ from .._utils.optional import optional
 from .mixing import FNV_PRIME, HASHED_BITS, MIX_A, MIX_B, SLOTS_PER_BUCKET, WORD_BITS
 
 LOWEST = -(2**63)
-# A slot that no bucket holds, and the bits of a number that are the bucket's.
-FREE, BUCKET_BITS = 2**62, 32
-# Buckets that are put into their slots at the same time.
-FILLED_AT_ONCE = 2**25
 # Bits of a whole number that sums of weights may take.
 SUM_BITS = 61
 # Multipliers that count the bits of a word: of two, of four, of eight bits, and their sum.
@@ -174,21 +170,17 @@ def build_tables(
     paths, salts = on_device(draws, device), on_device(salt, device)
     weight = WholeWeights.of(modes)
     sizes, slot_tags, slot_values, held = [0], [], [], []
-    waiting: list[Slots] = []
     for r in range(len(draws)):
         hashes = path_hashes(modes.symbols, modes.packed, paths[r : r + 1], salts[r : r + 1], steps)
         order = standing_order(mixed(modes.hash ^ salts[r]), modes.n_candidates)
-        for h, mask in zip(hashes[0], bits, strict=True):
-            buckets = Buckets.of(h, order, mask)
-            value, content = buckets.content(modes, weight, n_classes)
-            waiting.append(Slots(buckets.key, buckets.standing, value))
-            held.append(content)
-        if r == len(draws) - 1 or sum(len(table.key) for table in waiting) > FILLED_AT_ONCE:
-            tag, value = fill_slots(waiting)
-            sizes += [table.n_slots for table in waiting]
+        groups = [Buckets.of(h, order, mask) for h, mask in zip(hashes[0], bits, strict=True)]
+        contents = [group.content(modes, weight, n_classes) for group in groups]
+        for group, (value, content) in zip(groups, contents, strict=True):
+            sizes.append(SLOTS_PER_BUCKET * len(group.key) + 1)
+            tag, value = fill_slots(group.key, value, sizes[-1])
             slot_tags.append(tag)
             slot_values.append(value)
-            waiting.clear()
+            held.append(content)
     begin = on_device(np.cumsum(sizes), device)
     content_begin = on_device(np.cumsum([0, *map(len, held)]), device)
     tag, value, content = map(joined, (slot_tags, slot_values, held))
@@ -265,7 +257,7 @@ class WholeWeights:
 class Buckets:
     """The buckets of one table: rows bucket by bucket, the one that stands for it first."""
 
-    key: Any  # (n_buckets,), hash
+    key: Any  # (n_buckets,), hash; ascending, as numbers without a sign
     row: Any  # (n_rows,)
     is_first: Any  # (n_rows,)
     begin: Any  # (n_buckets,), place of the first row
@@ -274,10 +266,10 @@ class Buckets:
     def of(cls, hashes: Any, order: Any, left_out: int) -> Buckets:
         if left_out:
             order = order[(hashes[order] & left_out) == 0]
-        row, key = sorted_by(hashes, order)
+        row, key = sorted_by(hashes ^ LOWEST, order)
         is_first = differs_from_last(key)
         begin = is_first.nonzero()[:, 0]
-        return cls(key[begin], row, is_first, begin)
+        return cls(key[begin] ^ LOWEST, row, is_first, begin)
 
     @property
     def standing(self) -> Any:
@@ -335,53 +327,39 @@ def _labels_of(modes: DeviceModes, owner: Any, row: Any) -> tuple[Any, Any]:
     return owner[each], begin[each] + within
 
 
-@dataclass(frozen=True)
-class Slots:
-    """The buckets of one table, which are to be put into its slots."""
+def fill_slots(key: Any, value: Any, n_slots: int) -> tuple[Any, Any]:
+    """Tags and values of the slots of a table, from its buckets in the order of their keys.
 
-    key: Any  # (n_buckets,)
-    standing: Any  # (n_buckets,), mode that stands for each
-    value: Any  # (n_buckets,), what its slot says
-
-    @property
-    def n_slots(self) -> int:
-        """Number of slots of the table."""
-        return SLOTS_PER_BUCKET * len(self.key) + 1
-
-
-def fill_slots(tables: list[Slots]) -> tuple[Any, Any]:
-    """Tags and values of the slots of some tables, one after the other.
-
-    A bucket lies in the first free slot from its place on, where buckets come in the order of the
-    rows that stand for them. Here all of them ask at once: the earlier one keeps a slot, the other
-    one goes on, which ends in the same slots. Most of the many rounds are for a few buckets, so
-    the tables of several sequences are filled together.
+    A bucket lies in the first free slot from its place on; past the end, from the first slot on.
     """
     torch = optional("torch", "torch")
-    key = torch.cat([table.key for table in tables])
-    n_each = torch.tensor([len(table.key) for table in tables], device=key.device)
-    n_slots = torch.tensor([table.n_slots for table in tables], device=key.device)
-    total = sum(table.n_slots for table in tables)
-    base = (n_slots.cumsum(0) - n_slots).repeat_interleave(n_each)
-    n_slots = n_slots.repeat_interleave(n_each)
-    place = places(key, n_slots)
-    standing = torch.cat([table.standing for table in tables])
-    rank = (standing << BUCKET_BITS) | torch.arange(len(key), device=key.device)
-    holder = torch.full((total,), FREE, dtype=torch.int64, device=key.device)
-    asking = torch.arange(len(key), device=key.device)
-    while len(asking):
-        slot, asked = base[asking] + place[asking], rank[asking]
-        before = holder[slot]
-        holder.scatter_reduce_(0, slot, asked, "amin")
-        got = holder[slot] == asked
-        displaced = before[got & (before != FREE)] & (2**BUCKET_BITS - 1)
-        asking = torch.cat([asking[~got], displaced])
-        place[asking] = (place[asking] + 1) % n_slots[asking]
-    slot = base + place
-    tag = torch.zeros(total, dtype=torch.int16, device=key.device)
-    value = torch.zeros(total, dtype=torch.int32, device=key.device)
-    tag[slot], value[slot] = tags(key), torch.cat([table.value for table in tables])
-    return tag, value
+    number = torch.arange(len(key), device=key.device)
+    free_before = running_max(places(key, n_slots) - number)
+    slot = free_before + number
+    n_past = int((slot >= n_slots).sum())
+    if n_past:  # the last ones, which take the first slots that are free
+        inside = len(key) - n_past
+        nth = number[:n_past]
+        slot[inside:] = nth + torch.searchsorted(free_before[:inside], nth, right=True)
+    tag = torch.zeros(n_slots, dtype=torch.int16, device=key.device)
+    values = torch.zeros(n_slots, dtype=torch.int32, device=key.device)
+    tag[slot], values[slot] = tags(key), value
+    return tag, values
+
+
+def running_max(values: Any) -> Any:
+    """The largest of each value and those before it.
+
+    In rows of a square, since a device goes through one long row value by value.
+    """
+    torch = optional("torch", "torch")
+    n, width = len(values), math.isqrt(len(values)) + 1
+    rows = torch.full((width * width,), LOWEST, dtype=values.dtype, device=values.device)
+    rows[:n] = values
+    rows = rows.view(width, width).cummax(dim=1).values
+    before = rows[:-1, -1].cummax(dim=0).values
+    rows[1:] = torch.maximum(rows[1:], before[:, None])
+    return rows.flatten()[:n]
 
 
 def look_up(

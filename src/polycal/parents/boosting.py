@@ -19,13 +19,13 @@ from .base import Adapter, is_a
 from .boosted_trees import BoostedTrees
 from .boosters import RAW, lightgbm_classifier, xgboost_classifier
 from .forest import check_float32
+from .frames import FLOAT32_MAX, clip_to_float32, fill_empty_columns, nan_for_missing
 
 # Rows whose leaves are asked for together.
 ROWS_AT_ONCE = 100_000
 # Rows on which each call proves leaves and probabilities, which differ by rounding alone.
 N_VERIFIED, PROVEN = 5, 1e-9
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-FLOAT32_MAX = float(np.finfo(np.float32).max)
 # pandas data types of text.
 TEXT_TYPES = ("object", "str", "string")
 # What stands for a missing category in CatBoost, which takes none.
@@ -332,6 +332,16 @@ class HistGradientBoostingAdapter(BoostingAdapter):
     handles = (("sklearn", "HistGradientBoostingClassifier"),)
     objective = 'loss="log_loss"'
 
+    def fit(
+        self,
+        X: Any,
+        codes: Ints,
+        classes: Array,
+        sample_weight: Floats | None = None,
+        **parameters: Any,
+    ) -> Adapter:
+        return super().fit(fill_empty_columns(X), codes, classes, sample_weight, **parameters)
+
     def leaves(self, X: Any) -> Array:
         return hist_gradient_boosting_leaves(self.estimator, X)
 
@@ -358,32 +368,3 @@ def check_proba(proba: Any, family: str, objective: str) -> Array:
         f"{rows[0].tolist()}. Train it with {objective}, on one label for each row; and if the "
         "row is NaN, clip the huge numbers of X."
     )
-
-
-def nan_for_missing(X: Any, marker: Any) -> Any:
-    """The table with NaN in place of the number that means "missing" to XGBoost."""
-    if marker is None or np.isnan(marker):
-        return X
-    if isinstance(X, np.ndarray) and X.dtype.kind in "fiu":
-        return np.where(marker == X, np.nan, X)
-    if hasattr(X, "select_dtypes"):  # pandas
-        numbers = X.select_dtypes("number")
-        return X.assign(**{name: numbers[name].where(numbers[name] != marker) for name in numbers})
-    return X
-
-
-def clip_to_float32(X: Any) -> Any:
-    """Numbers beyond float32 moved to its ends, where they take the same side of every split.
-
-    XGBoost's ``apply`` refuses such numbers; its ``predict_proba`` does not.
-    """
-    if isinstance(X, np.ndarray) and X.dtype.kind == "f":
-        return np.clip(X, -FLOAT32_MAX, FLOAT32_MAX)
-    if hasattr(X, "select_dtypes"):  # pandas
-        floats = X.select_dtypes("floating")
-        X = X.copy()
-        X[floats.columns] = floats.clip(-FLOAT32_MAX, FLOAT32_MAX)
-    elif is_a(X, "polars", "DataFrame"):
-        floats = [column for column in X if column.dtype.is_float()]
-        X = X.with_columns(column.clip(-FLOAT32_MAX, FLOAT32_MAX) for column in floats)
-    return X

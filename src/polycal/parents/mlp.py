@@ -51,5 +51,7 @@ class MLPAdapter(Adapter):
             else:
                 positive = expit(logits[:, 0])
                 proba = np.stack([1.0 - positive, positive], axis=1)
+        # Where the logits overflow to infinities of both signs, the network says nothing.
+        proba[np.isnan(proba).any(axis=1)] = 1.0 / proba.shape[1]
         bits.append(proba > 1.0 / proba.shape[1])
         return Reading(ActivationModes.from_bits(bits), proba, X)
