@@ -179,7 +179,7 @@ class SetSizeDisplay:
         ax.set(xlabel="classes in the set", ylabel="rows", ylim=(0, 1.1 * rows.max()))
         wanted = [] if self.wanted is None else [f"{self.wanted:g} wanted"]
         reached = [] if self.coverage is None else [f"{self.coverage:.3f} reached"]
-        below = f"\ncoverage: {', '.join(wanted + reached)}" if wanted or reached else ""
-        legend_above(ax, self.name + below, 2)
+        line = f"\ncoverage: {', '.join(wanted + reached)}" if wanted or reached else ""
+        legend_above(ax, self.name + line, 2)
         ax.spines[["top", "right"]].set_visible(False)
         return self
