@@ -15,7 +15,7 @@ N_PARTS = 10
 # Squared error that a part has beside those of its rows: one row that is half wrong.
 HALF_WRONG = 0.25
 # Rows whose mean error is worth as much as the belief that there is none.
-BELIEF = 50.0
+BELIEF = 100.0
 # Smallest probability in a logarithm.
 SMALLEST = 1e-300
 FIGURES = ("accuracy", "log_loss", "brier")
@@ -120,14 +120,15 @@ def expected_figures(
 def _off_by_parts(
     off: Floats, confidence: Floats, known: JudgedRows, new_confidence: Floats
 ) -> tuple[Floats, Floats]:
-    """Mean error of the expectation at the confidences of new rows, and its variance.
+    """Mean error of the expectation at the confidences of new rows, and its squared error.
 
-    Labelled rows are cut into parts of like confidence; each part's mean error leans on 0.
+    Labelled rows are cut into parts of like confidence; each part's mean error leans on 0, and
+    what it loses by that may be true.
     """
     edges = np.unique(np.quantile(confidence, np.arange(1, N_PARTS) / N_PARTS))
     part, new_part = (np.searchsorted(edges, c) for c in (confidence, new_confidence))
     share = np.bincount(new_part, minlength=len(edges) + 1) / len(new_part)
-    shift, uncertainty = np.zeros(len(off)), np.zeros(len(off))
+    shift, lost, uncertainty = np.zeros((3, len(off)))
     for number in np.flatnonzero(share):
         own = part == number
         n, weight = n_groups_worth(known.weight[own], known.group[own]), known.weight[own]
@@ -137,8 +138,9 @@ def _off_by_parts(
             squares = np.average((off[:, own] - mean[:, None]) ** 2, axis=1, weights=weight)
         lean = n / (n + BELIEF)
         shift += share[number] * lean * mean
+        lost += share[number] * (1 - lean) * mean
         uncertainty += share[number] ** 2 * (n * squares + HALF_WRONG) / (n + 1) / max(n, 1.0)
-    return shift, uncertainty
+    return shift, uncertainty + lost**2
 
 
 def expected_confusion(

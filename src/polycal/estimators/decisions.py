@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from .._utils import validation
 from .._utils.arrays import Array, Bools
-from .._utils.sklearn_compat import n_rows_of
 from .._utils.warnings import FewRowsWarning, ShiftWarning, warn
 from ..calibration.fitted_model import EXACT_PLANS, Answer, FittedModel
 from ..decisions.accept import highest_doubt
@@ -42,7 +42,13 @@ class DecisionMethods(ABC):
         """The answer, with a warning where most rows are out of distribution."""
 
     def predict_set(
-        self, X: Any, coverage: float = 0.9, *, by_class: bool = False, return_out: bool = False
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        *,
+        by_class: bool = False,
+        all_if_out: bool = True,
+        return_out: bool = False,
     ) -> Bools | tuple[Bools, Bools]:
         """Predict a set of classes for each row, which holds the right one as often as wanted.
 
@@ -56,23 +62,29 @@ class DecisionMethods(ABC):
             Whether the share holds for the rows of each class too, and not only for all together.
             Sets are larger then. A class with too few calibration rows for this is in every set,
             with a warning.
+        all_if_out : bool, default=True
+            Whether a row that is out of distribution has all classes: it may be of any. Otherwise
+            its set is made as any other is, from probabilities that are nearly the class priors.
+            The coverage holds with both.
         return_out : bool, default=False
             Whether to return which rows are out of distribution too.
 
         Returns
         -------
         sets : ndarray of bool, shape (n_samples, n_classes)
-            Whether each class is in the set, in the order of ``classes_``. A row that is out has
-            all classes. A set may be empty, where the coverage is below the accuracy of the model.
+            Whether each class is in the set, in the order of ``classes_``. A set may be empty,
+            most often where the coverage is below the accuracy of the model.
         out : ndarray of bool, shape (n_samples,)
             Whether each row is out; with ``return_out`` only.
         """
         validation.share(coverage=coverage)
         answer = self._watched_answer(X)
         rows, out = self._judged_rows(), self._is_out(answer)
+        if not all_if_out:
+            rows = replace(rows, out=np.zeros(len(rows), dtype=bool))
         least = least_probabilities(rows, coverage, by_class)
         self._warn_of_few_rows(rows, coverage, by_class)
-        sets = sets_above(answer.probabilities, out, least)
+        sets = sets_above(answer.probabilities, out & all_if_out, least)
         return (sets, out) if return_out else sets
 
     def decide(
@@ -170,14 +182,13 @@ class DecisionMethods(ABC):
             out of distribution, and the number of rows that are.
         """
         validation.share(level=level)
-        if y is not None and len(np.asarray(y)) != n_rows_of(X):
-            raise ValueError(
-                f"y must hold one label for each row of X; got {len(np.asarray(y))} for "
-                f"{n_rows_of(X)} rows."
-            )
         codes = None if y is None else validation.class_columns(y, self.classes_)
         answer = self._watched_answer(X)
         out = self._is_out(answer)
+        if codes is not None and len(codes) != len(out):
+            raise ValueError(
+                f"y must hold one label for each row of X; got {len(codes)} for {len(out)} rows."
+            )
         if out.all():
             raise ValueError(
                 f"all {len(out)} rows are out of distribution, so nothing is known about the "
