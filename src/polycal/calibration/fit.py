@@ -142,12 +142,25 @@ def fit_model(
     """
     # The reference set, and the calibration rows with their neighbours in it.
     found = calibrate(parent, rows, held, classes, options, execution, weight_unit, fit_parameters)
+    n_rows = len(rows) + (0 if held is None else len(held))
+    model = conclude(found, n_rows, prior, options, execution)
+    if parent.is_fitted:
+        votes = None
+        if model.posterior.n_votes:
+            votes = _votes(found.folds, replace(execution, device=found.parent.gpu))
+        guards.warn_of_memory(parent, rows, held, classes, model.reference, found.folds, votes)
+    return model
+
+
+def conclude(
+    found: Calibration, n_rows: int, prior: Floats, options: Options, execution: Execution
+) -> FittedModel:
+    """Fit the posterior and the gate on scored calibration rows; ``n_rows`` are all rows."""
     reference, folds = found.reference, found.folds
     execution = replace(execution, device=found.parent.gpu)
     y = concatenated(folds, lambda fold: fold.rows.y)
     weight = concatenated(folds, lambda fold: fold.rows.weight)
     parent_proba = concatenated(folds, lambda fold: fold.reading.proba)
-    n_rows = len(rows) + (0 if held is None else len(held))
     new_weight = _new_weight(folds)
     n_independent = len(y) if new_weight is None else weight.sum() / new_weight
     known = (parent_proba, reference.votes.prior, n_rows, n_independent, execution.device)
@@ -217,9 +230,6 @@ def fit_model(
         level = affordable_level(losses, scores)
     caution, floor = options.caution(losses, scores, level)
     gate = replace(gate, log_floor=floor if options.floor is None else options.floor)
-    if parent.is_fitted:
-        frozen = (parent, rows, held, classes)
-        guards.warn_of_memory(*frozen, reference, folds, votes)
     if options.floor is None:
         guards.warn_of_few_rows(scores, level)
     grouped = None if new_weight is None else concatenated(folds, groups_of)

@@ -28,7 +28,11 @@ LEAF_TYPES = ("uint8", "uint16", "int32")
 
 
 def pack_part(packer: Packer, part: Any, name: str) -> dict[str, Any]:
-    """A dataclass with its declared fields; ``name`` is the prefix of its arrays' names."""
+    """A dataclass with its declared fields; ``name`` is the prefix of its arrays' names.
+
+    What rows are added to has room for more, and another form that is saved.
+    """
+    part = part.to_save() if hasattr(part, "to_save") else part
     node: dict[str, Any] = {"type": type(part).__name__}
     for field, spec in declarations(type(part)).items():
         if not isinstance(spec, Unsaved):
