@@ -12,8 +12,6 @@ from polycal.kernels import ForestIndex, NetworkIndex, TorchIndex
 from tests.toys.models import random_modes
 
 EXECUTION = Execution()
-# Kinds of modes: leaf ids, one group of bits, several, and all but the last of several.
-KINDS = ("leaves", "one layer", "three layers", "hidden layers")
 
 
 def random_leaves(rng, n, n_trees=20, n_leaves=6) -> ActivationModes:

@@ -237,7 +237,7 @@ def conclude(
     log_pi = log_proba_without_own(posterior, *weighed, believe_parent, part)
     probabilities = mixture(gate.alpha(scores.log_f), log_pi, posterior.prior)
     kept = keep_rows(folds, found.features(), scores.log_f, probabilities)
-    if found.plan in EXACT_PLANS:
+    if found.plan in EXACT_PLANS and found.rows is not None and found.reading is not None:
         judges = gate, posterior, execution
         kept = with_fit_rows(kept, reference, found.reading, found.rows, *judges)
     reference = reference.with_tables()
@@ -250,17 +250,18 @@ def conclude(
 class Calibration:
     """A fitted parent, its reference set, and the rows that it is calibrated on."""
 
-    plan: str  # "given", "holdout", "oob" or "cv"
+    plan: str  # one of PLANS
     parent: Adapter
     reference: ReferenceSet
     folds: list[CalibrationFold]
     own: OwnRows | None  # what tells scores by the folds from scores by the reference set
-    rows: LabelledRows  # that the parent was fitted on
-    reading: Reading  # of these rows, by the parent
+    # that the parent was fitted on, and what it computes for them; None where they are not held
+    rows: LabelledRows | None = None
+    reading: Reading | None = None
 
     def features(self) -> Floats:
         """Features of the calibration rows, as the parent itself sees them, encoded."""
-        if self.plan in EXACT_PLANS:
+        if self.plan in EXACT_PLANS or self.rows is None or self.reading is None:
             return concatenated(self.folds, lambda fold: fold.X)
         ids = concatenated(self.folds, lambda fold: fold.rows.ids)
         features = self.reading.take(np.searchsorted(self.rows.ids, ids)).features
