@@ -34,6 +34,10 @@ class Array(NamedTuple):
     least: float = -FINITE
     most: float = FINITE
 
+    def along(self, *axes: str) -> Array:
+        """Some values of such an array, along other axes."""
+        return Array(self.dtype, axes, least=self.least, most=self.most)
+
 
 class Number(NamedTuple):
     """A Python number: its type, whether it may be None, and the open interval it lies in.
