@@ -514,7 +514,7 @@ QUERIES = {
     "report before fit": (lambda: report(GeodesicCalibrator(), X, Y), "not fitted"),
     "report into no folder": (
         lambda: report(FITTED, NEW, Y[:30], path="no/such/page.html"),
-        "does not exist. Make it first",
+        "there is no such folder",
     ),
     "report with no rows shown": (
         lambda: report(FITTED, NEW, Y[:30], max_rows=0),

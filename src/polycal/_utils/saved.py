@@ -30,9 +30,10 @@ class Array(NamedTuple):
     nonzero_rows: bool = False  # only rows that are not all zero are stored
     optional: bool = False  # whether it may be None
     sparse: bool = False  # only values that are not zero are stored
-    # the closed interval that values lie in; NaN is never one
+    # the closed interval that values lie in
     least: float = -FINITE
     most: float = FINITE
+    missing: bool = False  # whether NaN may stand for a missing value
 
     def along(self, *axes: str) -> Array:
         """Some values of such an array, along other axes."""
@@ -77,13 +78,15 @@ def saved_array(
     sparse: bool = False,
     least: float = -FINITE,
     most: float = FINITE,
+    missing: bool = False,
 ) -> Any:
     """A field that is an array, as in ``saved_array("float64 polytopes classes")``.
 
-    One that is optional has the default None. Values are finite unless the limits are infinite.
+    One that is optional has the default None. Values are finite unless the limits are infinite,
+    and NaN only where one may be missing.
     """
     dtype, *axes = shape.split()
-    spec = Array(dtype, tuple(axes), nonzero_rows, optional, sparse, least, most)
+    spec = Array(dtype, tuple(axes), nonzero_rows, optional, sparse, least, most, missing)
     return _field(spec, None if optional else MISSING)
 
 

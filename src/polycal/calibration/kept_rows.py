@@ -45,18 +45,19 @@ class KeptRows:
     Calibration rows are in random order, and each is scored without its own label. Where they are
     training rows ("oob", "cv"), stand-ins for the model scored them, and no fit rows are kept:
     the same rows would stand on both sides. Rows with very many features are kept without them
-    but for the first ones.
+    but for the first ones; features are encoded, and NaN where a value is missing.
     """
 
-    log_f: Floats = saved_array("float64 kept")
+    log_f: Floats = saved_array("float64 kept", least=-np.inf, most=np.inf)
     y: Ints = saved_array("int64 kept")  # class codes
     # each class has its share of the weight of all calibration rows, also where more of it is kept
     weight: Floats = saved_array("float64 kept")
     group: Ints = saved_array("int64 kept")  # rows of one group, or copies, have one number
     probabilities: Floats = saved_array("float64 kept classes")
-    X: Singles = saved_array("float32 kept_features encoded")  # encoded, of the first rows
-    X_fit: Singles = saved_array("float32 kept_fit encoded")
-    log_f_fit: Floats = saved_array("float64 kept_fit")  # of fit rows, each without itself
+    X: Singles = saved_array("float32 kept_features encoded", missing=True)  # of the first rows
+    X_fit: Singles = saved_array("float32 kept_fit encoded", missing=True)
+    # of fit rows, each without itself
+    log_f_fit: Floats = saved_array("float64 kept_fit", least=-np.inf, most=np.inf)
 
     def __len__(self) -> int:
         return len(self.log_f)

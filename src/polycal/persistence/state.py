@@ -151,10 +151,12 @@ class PartReader(Unpacker):
                 f"the array {node['array'][:80]!r} has shape {found.shape} of {found.dtype}; "
                 f"expected {shape} of {spec.dtype}."
             )
-        if not has_values_within(found, spec.least, spec.most):
+        known = found[~np.isnan(found)] if spec.missing else found
+        if not has_values_within(known, spec.least, spec.most):
+            nan = "" if spec.missing else ", or NaN"
             raise AlteredFileError(
                 f"the array {node['array'][:80]!r} holds a number outside of {spec.least:g} to "
-                f"{spec.most:g}, or NaN."
+                f"{spec.most:g}{nan}."
             )
         return found
 

@@ -237,9 +237,10 @@ def log_proba_without_own(
     is as close to what ``posterior`` says of new rows as rows with labels allow.
     """
     log_pi = posterior.log_proba(rows.parent_proba, votes)
-    if posterior.pool is None or len(log_pi) > MOST_REFITTED:
+    parts = np.unique(part)
+    if posterior.pool is None or len(log_pi) > MOST_REFITTED or len(parts) == 1:  # of one group
         return log_pi
-    for n in np.unique(part):
+    for n in parts:
         others, own = np.flatnonzero(part != n), np.flatnonzero(part == n)
         some, known = (None if votes is None else votes[:, index] for index in (others, own))
         labels = rows.take(others)
