@@ -192,11 +192,13 @@ class Stream:
         execution: Execution,
         place: int = 0,
         known: Bools | None = None,
+        apart: bool | None = None,
     ) -> None:
         """Add rows with class codes and weights.
 
         ``place`` is that of the first row of this stream among all rows, where there are several
         streams. ``known`` says which rows the parent was fitted on: none of these is set apart.
+        ``apart`` sets all rows apart, or none, where calibration rows are given.
         """
         frame = self.frame
         X = frame.table.encode(reading.features)
@@ -208,21 +210,24 @@ class Stream:
         hashes = row_hashes(X) if frame.by_content else (place + number).astype(np.uint64)
         assert hashes is not None
         priority = drawn(hashes ^ np.uint64(frame.seed))
-        apart = priority < math.log(-math.log(1 - CALIBRATION_SHARE))
+        chosen = priority < math.log(-math.log(1 - CALIBRATION_SHARE))
         if known is not None:
-            apart &= ~known
+            chosen &= ~known
+        if apart is not None:
+            chosen[:] = apart
         time = np.zeros(len(y)) if self.half_life is None else number / self.half_life
         self._rebase(float(time.max(initial=0.0)))
-        some = np.flatnonzero(apart)
+        some = np.flatnonzero(chosen)
         if len(some):
             order = priority[some] - math.log(2) * time[some]
             parts = (reading.take(some), X[some], y[some], weight[some], order, time[some])
             self.reservoir = self.reservoir.merge(Reservoir.of(self.reservoir.most, *parts))
-        votes = np.flatnonzero(~apart)
+        votes = np.flatnonzero(~chosen)
         grown = np.exp2(time[votes] - self.base)
         modes = reading.modes[votes], None if sides is None else sides[votes]
         labels = y[votes], weight[votes] * grown
-        self._add_votes(modes, X[votes], *labels, math.log(2) * time[votes], execution)
+        if len(votes):
+            self._add_votes(modes, X[votes], *labels, math.log(2) * time[votes], execution)
         self.aged_rows += float(grown.sum())
         self.n_rows += len(y)
         self._set_unit()
@@ -270,6 +275,19 @@ class Stream:
         self.n_rows += other.n_rows
         self.aged_rows += other.aged_rows
         self._set_unit()
+
+    def copy(self) -> Stream:
+        """The same stream in memory of its own."""
+
+        def copied(kernel: Kernel) -> Kernel:
+            return Kernel(kernel.stored.copy(), kernel.tables.copy())
+
+        second = self.hyperplanes
+        return replace(
+            self,
+            parent=copied(self.parent),
+            hyperplanes=None if second is None else copied(second),
+        )
 
     # --------------------------------------------------------------- weights
 

@@ -93,14 +93,22 @@ class Sample:
         return drawn(hashes ^ np.uint64(self.seed + 1))
 
     def add(self, X: Any, y: Array, weight: Floats) -> None:
-        """Keep rows of a batch that may be among those of lowest priority."""
+        """Keep rows of a batch that count, and may be among those of lowest priority."""
         found = self.priority(X, self.n_rows)
         self.n_rows += len(found)
-        kept = np.flatnonzero(found <= self._limit(self.most))
+        kept = np.flatnonzero((found <= self._limit(self.most)) & (weight > 0))
         if len(kept) == 0:
             return
         self._parts.append((take_rows(X, kept), y[kept], weight[kept]))
         self._priority = np.concatenate([self._priority, found[kept]])
+        if len(self._priority) > 2 * self.most:
+            self._join(self.most)
+
+    def merge(self, other: Sample) -> None:
+        """Keep rows of another sample that may be among those of lowest priority."""
+        self.n_rows += other.n_rows
+        self._parts = [*self._parts, *other._parts]
+        self._priority = np.concatenate([self._priority, other._priority])
         if len(self._priority) > 2 * self.most:
             self._join(self.most)
 

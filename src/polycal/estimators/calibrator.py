@@ -197,6 +197,10 @@ class GeodesicCalibrator(Streaming, BaseCalibrator):
     ``sample_weight``, ``groups``, ``X_cal`` and ``y_cal`` of ``fit`` take part in scikit-learn's
     metadata routing: ``set_fit_request`` says which of them a meta-estimator passes on.
 
+    ``fit`` takes Dask arrays, dataframes and series, if the parent is fitted already: X, y and
+    ``sample_weight`` with the same partitions, and calibration rows on Dask or local. A tenth of
+    the rows calibrates where none are given. The model is that of ``fit_batches`` to rounding.
+
     Guarantees: rows of ``predict_proba`` sum to 1; far from all data they equal ``priors_``;
     with equal priors the gate never changes ``predict``.
 

@@ -178,10 +178,15 @@ class Streaming(BaseCalibrator):
 
     # ------------------------------------------------------------------ steps
 
-    def _fit(self, *rows: Any) -> None:
-        """A fit ends the stream."""
-        super()._fit(*rows)
+    def _fit(self, X: Any, *others: Any) -> None:
+        """A fit ends the stream; on Dask collections it begins one where the rows lie."""
         self.__dict__.pop("stream_", None)
+        if validation.is_dask(X):
+            from .dask_fit import fit_on_dask  # which has this module's steps run on workers
+
+            fit_on_dask(self, X, *others)
+        else:
+            super()._fit(X, *others)
 
     def _fit_batches(self, begin: Any, classes: Any, parent_rows: int) -> None:
         self.__dict__.pop("stream_", None)

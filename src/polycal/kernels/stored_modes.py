@@ -100,6 +100,12 @@ class StoredModes:
         known[known] = self.key[place[known]] == key[known]
         return place, known
 
+    def copy(self) -> Self:
+        """The same modes; rows that are added to one do not change the other."""
+        if self.modes is None:
+            return replace(self)
+        return replace(self, priority=self.priority.copy(), values=self.values.copy())
+
     def to_save(self) -> Self:
         """The form that is saved, with leaf ids in their smallest type."""
         return self if self.modes is None else replace(self, modes=self.modes.narrowed())
