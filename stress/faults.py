@@ -136,6 +136,9 @@ def in_fork(work: Callable[[], None], before: Callable[[], None]) -> int:
         status = DONE
     except KeyboardInterrupt:
         status = INTERRUPTED
+    except SystemError as error:  # an interrupt at the edge of a compiled function
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            status = INTERRUPTED
     except (MemoryError, PermissionError):
         status = REFUSED
     except OSError as error:

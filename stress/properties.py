@@ -45,6 +45,10 @@ from stress.watch import Tally
 
 HERE = str(Path(polycal.__file__).parent)
 TIGHT = 1e-9
+# Parents whose own probabilities of a row depend, in the last digits, on the rows beside it.
+OWN_ROUNDING = ("linear", "neighbours")
+# As far as scikit-learn's trees can see.
+FAR = 1e36
 
 
 class DeadNetwork(MLPClassifier):
@@ -237,24 +241,32 @@ def _check_answers(case: Case, model: GeodesicCalibrator, X: np.ndarray) -> None
     require(((why.p_value >= 0) & (why.p_value <= 1)).all(), f"p-values {why.p_value}")
     for rows, what in ((X[:1], "one row"), (X[::-1], "rows turned round")):
         same = P[:1] if what == "one row" else P[::-1]
-        require(np.array_equal(model.predict_proba(rows), same), f"{what}: another answer")
+        found = model.predict_proba(rows)
+        equal = np.array_equal(found, same)
+        if case.parent in OWN_ROUNDING:
+            equal = np.allclose(found, same, rtol=0, atol=1e-5)
+        require(equal, f"{what}: another answer")
     with config_context(working_memory=1):
         require(np.array_equal(model.predict_proba(X), P), "smaller blocks: another answer")
     jobs = clone(model).set_params(n_jobs=2)
     vars(jobs).update({k: v for k, v in vars(model).items() if k != "n_jobs"})
     require(np.array_equal(jobs.predict_proba(X), P), "two threads: another answer")
     far = _far(case, X)
-    if far is not None:
+    if far is not None and case.parent != "bayes":  # whose own numbers are none there, an error
         away = abs(model.predict_proba(far) - model.priors_).max()
         require(away < 1e-6, f"far rows are {away} from the prior")
 
 
 def _far(case: Case, X: np.ndarray) -> np.ndarray | None:
-    """Rows far outside of all columns; None where the type has no room for them."""
-    if X.dtype != np.float64 or np.nanmax(abs(X)) > 1e30 or np.isnan(X).any():
+    """Rows far outside of all columns; None where the type has no room for them.
+
+    Very far: with few rows the floor is extrapolated, and distances beyond the fences of a column
+    count by their logarithm.
+    """
+    if X.dtype != np.float64 or np.isnan(X).any() or abs(X).max() > 1e6:
         return None
-    size = np.maximum(abs(X).max(axis=0), 1e-3)
-    return np.stack([1e7 * size, -1e7 * size])
+    away = np.full(X.shape[1], FAR)
+    return np.stack([away, -away])
 
 
 def _check_repeats(

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from . import datasets, metrics, mlflow, plotting, simulations
     from ._utils.warnings import DataWarning, FewRowsWarning, LeakWarning, ShiftWarning
     from .calibration.fitted_model import Answer
+    from .decisions.result import Decisions, ExpectedScores
     from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
     from .evaluation import Evaluation, evaluate
     from .gate.explanation import Explanation
@@ -23,7 +24,9 @@ __all__ = [
     "Answer",
     "BatchCheck",
     "DataWarning",
+    "Decisions",
     "Evaluation",
+    "ExpectedScores",
     "Explanation",
     "FewRowsWarning",
     "LeakWarning",
@@ -56,6 +59,8 @@ _HOME = {
     "StreamStatus": "monitoring",
     "Answer": "calibration.fitted_model",
     "DataWarning": "_utils.warnings",
+    "Decisions": "decisions.result",
+    "ExpectedScores": "decisions.result",
     "FewRowsWarning": "_utils.warnings",
     "LeakWarning": "_utils.warnings",
     "ShiftWarning": "_utils.warnings",

@@ -31,7 +31,8 @@ def test_report(folder, model):
 
 
 def test_help_has_examples():
-    for command in ("fit", "predict", "evaluate", "report", "explain", "info", "reproduce"):
+    first = ("fit", "predict", "evaluate", "report", "explain")
+    for command in (*first, "check", "monitor", "info", "reproduce"):
         assert f"polycal {command}" in call(command, "--help").stdout
     assert "Start here" in call("--help").stdout
 

@@ -260,3 +260,13 @@ def test_a_parquet_file_with_a_damaged_description(tmp_path):
     arrow.parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="describes its columns in a way that cannot be read"):
         Source(tmp_path / "t.parquet").read()
+
+
+def test_a_parquet_file_with_a_damaged_page_is_named(tmp_path):
+    path = tmp_path / "t.parquet"
+    arrow.parquet.write_table(arrow.table({"a": [1.5] * 50}), path, compression="none")
+    content = bytearray(path.read_bytes())
+    content[4:12] = b"\xff" * 8  # the head of the first page
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match=r"t\.parquet is no Parquet file that can be read"):
+        Source(path).read()

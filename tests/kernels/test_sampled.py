@@ -142,8 +142,6 @@ def test_memory_that_holds_hardly_any_row_is_an_error():
         ({"n_groups": 2}, "other lengths"),
         ({"start": lambda t: t.start + 1}, "begin and end elsewhere"),
         ({"content_start": lambda t: t.content_start[::-1].copy()}, "begin and end elsewhere"),
-        ({"weight": lambda t: -t.weight}, "a weight that is none"),
-        ({"weight": lambda t: t.weight * np.nan}, "a weight that is none"),
         ({"left_out_bits": np.full(3, 2**64 - 1, np.uint64)}, "leave out other buckets"),
         ({"left_out_bits": np.array([0, 0, 5], np.uint64)}, "leave out other buckets"),
     ],

@@ -62,7 +62,7 @@ def test_interval_of_the_share_of_new_rows(share):
 
 
 def test_the_lower_end_is_a_whole_number_of_rows_and_0_for_few():
-    value, low, high = share_new([(np.arange(30.0), np.array([5.0]))], 0.95)
+    _, low, high = share_new([(np.arange(30.0), np.array([5.0]))], 0.95)
     assert low == 0.0
     assert high <= 1.0
     assert share_new([(np.arange(30.0), np.array([-5.0]))], 0.95)[1] == 0.0

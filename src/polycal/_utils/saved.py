@@ -35,6 +35,10 @@ class Array(NamedTuple):
     most: float = FINITE
     missing: bool = False  # whether NaN may stand for a missing value
 
+    def along(self, *axes: str) -> Array:
+        """Some values of such an array, along other axes."""
+        return Array(self.dtype, axes, least=self.least, most=self.most)
+
 
 class Number(NamedTuple):
     """A Python number: its type, whether it may be None, and the open interval it lies in.

@@ -153,7 +153,8 @@ def check_local(**named: object) -> None:
             raise TypeError(
                 f"{name} must be rows in memory here; got a Dask {type(value).__name__}. Compute a "
                 f"part of it: {name}.partitions[0].compute(). predict_proba, predict_log_proba, "
-                "predict, score_samples and in_distribution take Dask collections as they are."
+                "predict, score_samples and in_distribution take Dask collections as they are, and "
+                "so does fit of GeodesicCalibrator with a frozen parent."
             )
 
 

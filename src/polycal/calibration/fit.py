@@ -142,12 +142,25 @@ def fit_model(
     """
     # The reference set, and the calibration rows with their neighbours in it.
     found = calibrate(parent, rows, held, classes, options, execution, weight_unit, fit_parameters)
+    n_rows = len(rows) + (0 if held is None else len(held))
+    model = conclude(found, n_rows, prior, options, execution)
+    if parent.is_fitted:
+        votes = None
+        if model.posterior.n_votes:
+            votes = _votes(found.folds, replace(execution, device=found.parent.gpu))
+        guards.warn_of_memory(parent, rows, held, classes, model.reference, found.folds, votes)
+    return model
+
+
+def conclude(
+    found: Calibration, n_rows: int, prior: Floats, options: Options, execution: Execution
+) -> FittedModel:
+    """Fit the posterior and the gate on scored calibration rows; ``n_rows`` are all rows."""
     reference, folds = found.reference, found.folds
     execution = replace(execution, device=found.parent.gpu)
     y = concatenated(folds, lambda fold: fold.rows.y)
     weight = concatenated(folds, lambda fold: fold.rows.weight)
     parent_proba = concatenated(folds, lambda fold: fold.reading.proba)
-    n_rows = len(rows) + (0 if held is None else len(held))
     new_weight = _new_weight(folds)
     n_independent = len(y) if new_weight is None else weight.sum() / new_weight
     known = (parent_proba, reference.votes.prior, n_rows, n_independent, execution.device)
@@ -217,9 +230,6 @@ def fit_model(
         level = affordable_level(losses, scores)
     caution, floor = options.caution(losses, scores, level)
     gate = replace(gate, log_floor=floor if options.floor is None else options.floor)
-    if parent.is_fitted:
-        frozen = (parent, rows, held, classes)
-        guards.warn_of_memory(*frozen, reference, folds, votes)
     if options.floor is None:
         guards.warn_of_few_rows(scores, level)
     grouped = None if new_weight is None else concatenated(folds, groups_of)
@@ -227,7 +237,7 @@ def fit_model(
     log_pi = log_proba_without_own(posterior, *weighed, believe_parent, part)
     probabilities = mixture(gate.alpha(scores.log_f), log_pi, posterior.prior)
     kept = keep_rows(folds, found.features(), scores.log_f, probabilities)
-    if found.plan in EXACT_PLANS:
+    if found.plan in EXACT_PLANS and found.rows is not None and found.reading is not None:
         judges = gate, posterior, execution
         kept = with_fit_rows(kept, reference, found.reading, found.rows, *judges)
     reference = reference.with_tables()
@@ -240,17 +250,18 @@ def fit_model(
 class Calibration:
     """A fitted parent, its reference set, and the rows that it is calibrated on."""
 
-    plan: str  # "given", "holdout", "oob" or "cv"
+    plan: str  # one of PLANS
     parent: Adapter
     reference: ReferenceSet
     folds: list[CalibrationFold]
     own: OwnRows | None  # what tells scores by the folds from scores by the reference set
-    rows: LabelledRows  # that the parent was fitted on
-    reading: Reading  # of these rows, by the parent
+    # that the parent was fitted on, and what it computes for them; None where they are not held
+    rows: LabelledRows | None = None
+    reading: Reading | None = None
 
     def features(self) -> Floats:
         """Features of the calibration rows, as the parent itself sees them, encoded."""
-        if self.plan in EXACT_PLANS:
+        if self.plan in EXACT_PLANS or self.rows is None or self.reading is None:
             return concatenated(self.folds, lambda fold: fold.X)
         ids = concatenated(self.folds, lambda fold: fold.rows.ids)
         features = self.reading.take(np.searchsorted(self.rows.ids, ids)).features

@@ -22,10 +22,11 @@ from ..posterior.posterior import Posterior, mixture, most_probable
 from ..posterior.votes import PolytopeVotes, QueryVotes
 from .kept_rows import KeptRows
 from .reference_set import ReferenceSet
+from .stream import Stream
 
-PLANS = ("given", "holdout", "oob", "cv")
+PLANS = ("given", "holdout", "oob", "cv", "stream")
 # The model that is calibrated is the one that answers.
-EXACT_PLANS = PLANS[:2]
+EXACT_PLANS = ("given", "holdout")
 # Probabilities in single precision sum to 1 within this, whatever the number of classes.
 SUM_TOLERANCE = 1e-4
 
@@ -111,6 +112,8 @@ class FittedModel:
     plan: str = saved_value()  # source of the calibration rows, one of PLANS
     # calibration rows as they were scored; None in files of versions that did not keep them
     kept: KeptRows | None = saved_part(default=None)
+    # what rows are added to, where the model is one of a stream
+    stream: Stream | None = saved_part(default=None)
 
     def answer(self, X: Any, execution: Execution) -> Answer:
         """X -> reading -> neighbours -> posterior -> gate -> answer."""
@@ -250,6 +253,9 @@ class FittedModel:
         """What does not fit together, in a model from a file."""
         if not isinstance(self.plan, str) or self.plan not in PLANS:
             yield "there is no such calibration"
+        if self.stream is not None:
+            tables = [found.sums for found in self.reference.streamed]
+            yield from self.stream.contradictions_with(tables)
         if self.scores.y is not None and self.scores.y.max() >= len(self.posterior.prior):
             yield "a calibration row has no class of the model"
         if self.kept is not None:

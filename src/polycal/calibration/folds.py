@@ -62,9 +62,13 @@ class CalibrationFold:
         rows: LabelledRows,
         execution: Execution,
         own: Ints | None = None,
+        X: Floats | None = None,
     ) -> CalibrationFold:
-        """Find the neighbours of these rows; ``own`` is the polytope of each, or -1."""
-        X = reference.table.encode(reading.features)
+        """Find the neighbours of these rows; ``own`` is the polytope of each, or -1.
+
+        X are the encoded rows, where they are at hand.
+        """
+        X = reference.table.encode(reading.features) if X is None else X
         reading = reference.read_modes(reading, X, execution)
         if own is not None:
             neighbours = reference.nearest_without_own(reading.modes, X, own, execution)

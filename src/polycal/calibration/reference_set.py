@@ -26,6 +26,7 @@ from ..kernels import (
     SampledIndex,
     Sampling,
     Search,
+    StreamedTables,
 )
 from ..posterior.votes import (
     HYPERPLANE_SCALES,
@@ -128,11 +129,7 @@ class ReferenceSet:
             )
         by_query = settings.votes is QueryVotes
         without_modes = reading.modes.are_absent
-        if without_modes and not settings.n_hyperplanes:
-            raise ValueError(
-                "n_hyperplanes is 0, but the parent has no leaves or units of its own, so that "
-                "hyperplanes must stand in for them. Use n_hyperplanes=1024."
-            )
+        check_planes(reading, settings)
         planes = sides = None
         if without_modes or (by_query and settings.n_hyperplanes):
             drawn = (settings.n_hyperplanes, settings.seed, directions)
@@ -280,9 +277,14 @@ class ReferenceSet:
         return found
 
     @property
-    def sampled(self) -> dict[str, PathTables]:
+    def sampled(self) -> dict[str, PathTables | StreamedTables]:
         """The sampled tables of each witness that has them."""
         return {name: index.tables for name, index in self._sampled_indices.items()}
+
+    @property
+    def streamed(self) -> list[StreamedTables]:
+        """The tables of each witness that rows are still added to."""
+        return [found for found in self.sampled.values() if isinstance(found, StreamedTables)]
 
     def with_this_search(self, settings: ReferenceSettings) -> ReferenceSettings:
         """The settings for other reference sets, which are searched as this one is.
@@ -383,6 +385,15 @@ class ReferenceSet:
         votes, planes = self.hyperplanes, self.planes
         if votes is not None and (planes is None or len(planes.offsets) != votes.n_planes):
             yield "rows vote by other hyperplanes"
+
+
+def check_planes(reading: Reading, settings: ReferenceSettings) -> None:
+    """Raise an error where there would be neither modes nor hyperplanes."""
+    if reading.modes.are_absent and not settings.n_hyperplanes:
+        raise ValueError(
+            "n_hyperplanes is 0, but the parent has no leaves or units of its own, so that "
+            "hyperplanes must stand in for them. Use n_hyperplanes=1024."
+        )
 
 
 def _without_own(neighbours: Neighbours, own: Ints, k: int) -> Neighbours:

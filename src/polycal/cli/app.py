@@ -456,7 +456,10 @@ def _errors() -> Iterator[None]:
     """Turn errors that a user can correct into one line and exit code 2; ctrl-C exits with 130."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemError) as error:
+        # At the edge of a compiled function, Python wraps the interrupt into a SystemError.
+        if not isinstance(error.__cause__ or error, KeyboardInterrupt):
+            raise
         show.line("Stopped; no incomplete file was left.")
         raise typer.Exit(130) from None
     except (OSError, ValueError, TypeError, ImportError, KeyError) as error:

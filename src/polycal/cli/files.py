@@ -139,7 +139,7 @@ class Source:
                     frame.index = frame.index + first
                     first += len(frame)
                     yield self._described(frame, "row", ".", True)
-        except optional("pyarrow", "cli").ArrowException as error:
+        except (optional("pyarrow", "cli").ArrowException, OSError) as error:
             raise ValueError(f"{self.name} is no Parquet file that can be read: {error}.") from None
 
     def _to_pandas(self, batch: Any) -> Any:

@@ -48,6 +48,12 @@ def copies_between(X: Any, Y: Any) -> tuple[Bools, float]:
     return in_first[sides[1]] > 0, chance
 
 
+def row_hashes(X: Any) -> Array | None:
+    """64 bits for each row of a table by its content, equal for equal rows; None for no table."""
+    codes = _codes(X)
+    return None if codes is None else _hash(codes)
+
+
 def _codes(X: Any) -> list[Array] | None:
     """A number for each value of each column; None for what is no table."""
     if isinstance(X, np.ndarray) and X.ndim > 2:

@@ -103,6 +103,12 @@ class ActivationModes:
             codes = np.minimum(codes, NO_SMALL_LEAF)
         return ActivationModes(codes.astype(stored.codes.dtype), self.sizes, self.packed)
 
+    def narrowed(self) -> ActivationModes:
+        """The same modes; leaf ids that were joined with larger ones get their own type again."""
+        if self.packed or self.codes.dtype == self._right_type:
+            return self
+        return ActivationModes(self.codes.astype(self._right_type), self.sizes, self.packed)
+
     def __len__(self) -> int:
         return len(self.codes)
 

@@ -14,7 +14,7 @@ from .roles import CATEGORY, DATE, LEFT_OUT, MICROSECONDS_A_DAY, NUMBER, ColumnR
 from .table import is_missing
 
 ISO = "ISO8601"
-NO_DATE = np.datetime64("NaT")
+NO_DATE = np.datetime64("NaT", "us")
 EXPECTED = {
     NUMBER: "a number",
     DATE: "a date as text, year-month-day, or its days since 1970",

@@ -184,6 +184,7 @@ class BaseCalibrator(
         fit_params: dict[str, Any],
     ) -> None:
         self._check_parameters()
+        validation.check_local(X=X, y=y, sample_weight=sample_weight, X_cal=X_cal, y_cal=y_cal)
         parent = Adapter.find(self._make_parent(X))
         guards.check_fit_parameters(parent, fit_params)
         rows, classes, prior = self._check_rows(parent, X, y, sample_weight, groups)

@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike
 from sklearn.ensemble import RandomForestClassifier
 
 from .base import BaseCalibrator
+from .streaming import Streaming
 
 
-class GeodesicCalibrator(BaseCalibrator):
+class GeodesicCalibrator(Streaming, BaseCalibrator):
     """Calibrated classifier that falls back to the class priors far from the training data.
 
     The probabilities are the mixture g(x) = alpha(x) pi(x) + (1 - alpha(x)) prior. The posterior
@@ -132,6 +133,9 @@ class GeodesicCalibrator(BaseCalibrator):
         None. Without it, the hyperplanes are always the same.
     verbose : int, default=0
         With 1, long computations show progress bars.
+    half_life : float, default=None
+        For ``partial_fit``: the number of rows after which a row counts half as much, so that the
+        model follows data that drift. None: all rows count alike.
 
     Attributes
     ----------
@@ -153,8 +157,8 @@ class GeodesicCalibrator(BaseCalibrator):
     log_floor_ : float
         The floor log b of alpha, which the score log f is compared with.
     calibration_ : str
-        Source of the calibration rows: "given" (``X_cal``), "holdout", "oob" or "cv" (also for an
-        integer or a splitter).
+        Source of the calibration rows: "given" (``X_cal``), "holdout", "oob", "cv" (also for an
+        integer or a splitter) or "stream".
     false_alarm_ : float
         False-alarm level of the verdict "out".
     out_floor_ : float
@@ -192,6 +196,10 @@ class GeodesicCalibrator(BaseCalibrator):
 
     ``sample_weight``, ``groups``, ``X_cal`` and ``y_cal`` of ``fit`` take part in scikit-learn's
     metadata routing: ``set_fit_request`` says which of them a meta-estimator passes on.
+
+    ``fit`` takes Dask arrays, dataframes and series, if the parent is fitted already: X, y and
+    ``sample_weight`` with the same partitions, and calibration rows on Dask or local. A tenth of
+    the rows calibrates where none are given. The model is that of ``fit_batches`` to rounding.
 
     Guarantees: rows of ``predict_proba`` sum to 1; far from all data they equal ``priors_``;
     with equal priors the gate never changes ``predict``.
@@ -233,6 +241,7 @@ class GeodesicCalibrator(BaseCalibrator):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        half_life: float | None = None,
     ):
         super().__init__(
             posterior=posterior,
@@ -259,6 +268,7 @@ class GeodesicCalibrator(BaseCalibrator):
             verbose=verbose,
         )
         self.estimator = estimator
+        self.half_life = half_life
 
     def _make_parent(self, X: Any = None) -> Any:
         if self.estimator is not None:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from .._utils import validation
 from .._utils.arrays import Array, Bools
-from .._utils.sklearn_compat import n_rows_of
 from .._utils.warnings import FewRowsWarning, ShiftWarning, warn
 from ..calibration.fitted_model import EXACT_PLANS, Answer, FittedModel
 from ..decisions.accept import highest_doubt
@@ -183,14 +182,13 @@ class DecisionMethods(ABC):
             out of distribution, and the number of rows that are.
         """
         validation.share(level=level)
-        if y is not None and len(np.asarray(y)) != n_rows_of(X):
-            raise ValueError(
-                f"y must hold one label for each row of X; got {len(np.asarray(y))} for "
-                f"{n_rows_of(X)} rows."
-            )
         codes = None if y is None else validation.class_columns(y, self.classes_)
         answer = self._watched_answer(X)
         out = self._is_out(answer)
+        if codes is not None and len(codes) != len(out):
+            raise ValueError(
+                f"y must hold one label for each row of X; got {len(codes)} for {len(out)} rows."
+            )
         if out.all():
             raise ValueError(
                 f"all {len(out)} rows are out of distribution, so nothing is known about the "

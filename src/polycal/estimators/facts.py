@@ -22,7 +22,7 @@ def model_facts(model: Any) -> dict[str, str]:
         "model": type(model).__name__,
         "parent": parent_name(model),
         "features": str(getattr(model, "n_features_in_", "not a table")),
-        "training rows": f"{len(model.model_.reference.row_id):,}",
+        "training rows": f"{n_training_rows(model):,}",
         "polytopes": f"{len(model.polytopes_):,}",
         "calibration": f"{model.calibration_}, {len(model.model_.scores.log_f):,} rows",
         "posterior, gate, bandwidth": ", ".join(
@@ -42,6 +42,12 @@ def model_facts(model: Any) -> dict[str, str]:
             for c, p in zip(model.classes_, model.priors_, strict=True)
         ),
     }
+
+
+def n_training_rows(model: Any) -> int:
+    """Rows that the model knows; a stream keeps none of them, and counts them."""
+    fitted = model.model_
+    return len(fitted.reference.row_id) if fitted.stream is None else int(fitted.stream.n_rows)
 
 
 def shortened(label: str) -> str:

@@ -13,6 +13,9 @@ from .path_tables import PathTables, Sampling
 from .sampled import SampledIndex
 from .sampled_torch import TorchSampledIndex, build_sampled_index
 from .sides import LabelledSides
+from .stored_modes import StoredModes, keys_of
+from .stream_tables import StreamTables
+from .streamed import StreamedTables
 from .torch import TorchIndex
 
 __all__ = [
@@ -26,9 +29,13 @@ __all__ = [
     "SampledIndex",
     "Sampling",
     "Search",
+    "StoredModes",
+    "StreamTables",
+    "StreamedTables",
     "TorchIndex",
     "TorchSampledIndex",
     "build_index",
     "build_sampled_index",
+    "keys_of",
     "pair_similarity",
 ]

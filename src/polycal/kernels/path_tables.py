@@ -45,7 +45,7 @@ MOST_BITS = 6
 # Work of a query, in comparisons of a leaf id in the exact scan (benchmarks/scale.py --work
 # measures it): one draw of a path, one look-up in a table; one word of 64 bits of a stored mode and
 # the powers of its similarity, for a network and for rows that vote by hyperplanes.
-DRAW_WORK, LOOK_UP_WORK = 30.0, 1400.0
+DRAW_WORK, LOOK_UP_WORK = 6.5, 1400.0
 WORD_WORK, POWER_WORK = 4.0, 170.0
 SIDE_WORD_WORK, SIDE_POWER_WORK = 2.6, 18.0
 # Stored modes that the visits of a query are estimated from, where there are more.
@@ -145,12 +145,21 @@ class PathTables:
 
         Paths go through the first ``n_groups`` groups of symbols.
         """
-        none, starts, floats = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0)
         n = sampling.n_sequences
-        empty = cls(
-            draws=draw_paths(modes, n_groups, sampling.scales, n, sampling.seed),
-            salt=np.random.default_rng(sampling.seed).integers(0, 2**64, n, dtype=np.uint64),
-            scales=sampling.scales,
+        draws = draw_paths(modes, n_groups, sampling.scales, n, sampling.seed)
+        salt = np.random.default_rng(sampling.seed).integers(0, 2**64, n, dtype=np.uint64)
+        empty = cls.along(draws, salt, sampling.scales, n_groups)
+        tables = empty.within(sampling.memory, modes, counts, execution)
+        return tables.of(modes, counts, n_candidates, execution)
+
+    @classmethod
+    def along(cls, draws: Array, salt: Array, scales: Ints, n_groups: int) -> PathTables:
+        """Tables of no modes, along these paths."""
+        none, starts, floats = np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0)
+        return cls(
+            draws=draws,
+            salt=salt,
+            scales=scales,
             n_groups=n_groups,
             label=none,
             weight=floats,
@@ -160,10 +169,8 @@ class PathTables:
             value=none,
             content_start=starts,
             content=floats,
-            left_out_bits=np.zeros(len(sampling.scales), np.uint64),
+            left_out_bits=np.zeros(len(scales), np.uint64),
         )
-        tables = empty.within(sampling.memory, modes, counts, execution)
-        return tables.of(modes, counts, n_candidates, execution)
 
     def of(
         self, modes: ActivationModes, counts: Floats, n_candidates: int, execution: Execution
@@ -266,6 +273,12 @@ class PathTables:
         paths = self.draws[sequences], self.salt[sequences]
         path_hashes(modes, *paths, self.scales * self.n_groups, out)
 
+    def hashes(self, modes: ActivationModes) -> Array:
+        """Hash of each mode along each sequence up to each scale."""
+        hashes = np.empty((len(self.draws), len(self.scales), len(modes)), np.uint64)
+        self._hash(modes, hashes)
+        return hashes
+
     def look_up(
         self,
         modes: ActivationModes,
@@ -273,6 +286,7 @@ class PathTables:
         n_found: int,
         less: PathTables | None = None,
         exponents: Floats | None = None,
+        hashes: Array | None = None,
     ) -> tuple[Floats, Ints]:
         """Estimated class sums (n_scales, n_queries, n_classes), and near modes.
 
@@ -282,8 +296,7 @@ class PathTables:
         scales stay 0.
         """
         n_sequences, n_scales = len(self.draws), len(self.scales)
-        hashes = np.empty((n_sequences, n_scales, len(modes)), np.uint64)
-        self._hash(modes, hashes)
+        hashes = self.hashes(modes) if hashes is None else hashes
         sums = np.zeros((n_scales, len(modes), n_classes))
         met = np.empty((n_sequences * n_scales if n_found else 0, len(modes)), np.int32)
         is_summed = np.isin(self.scales, self.scales if exponents is None else exponents)

@@ -15,6 +15,7 @@ from .base import KernelIndex, Search
 from .forest import leaf_matmul
 from .path_tables import PathTables, Sampling, draw_paths
 from .sampled_loops import near_sums, path_symbols, select_rows, shared_leaves, shared_units
+from .streamed import StreamedTables
 
 # Modes that a query meets most, of which the nearest by exact K are its neighbours.
 CANDIDATES = 64
@@ -39,7 +40,7 @@ class SampledIndex(KernelIndex):
         n_candidates: int,
         sampling: Sampling,
         hidden_labels: bool = False,
-        tables: PathTables | None = None,
+        tables: PathTables | StreamedTables | None = None,
     ):
         super().__init__(modes)
         self.hidden_labels = hidden_labels and len(modes.sizes) > 1
@@ -48,7 +49,11 @@ class SampledIndex(KernelIndex):
 
     @classmethod
     def restore(
-        cls, modes: ActivationModes, counts: Floats, tables: PathTables, hidden_labels: bool
+        cls,
+        modes: ActivationModes,
+        counts: Floats,
+        tables: PathTables | StreamedTables,
+        hidden_labels: bool,
     ) -> SampledIndex:
         """The index with tables that were built before."""
         sampling = Sampling(tables.scales, len(tables.draws), np.inf, 0)
@@ -58,16 +63,16 @@ class SampledIndex(KernelIndex):
         return {**super().__getstate__(), "_execution": Execution()}
 
     @property
-    def tables(self) -> PathTables:
+    def tables(self) -> PathTables | StreamedTables:
         """The tables of buckets."""
         if self._tables is None:
             n_groups = len(self.modes.sizes) - self.hidden_labels
             stored = (self.modes, self._counts, self.n_candidates)
-            self._tables = PathTables.build(*stored, n_groups, self.sampling, self._building)
+            self._tables = PathTables.build(*stored, n_groups, self.sampling, self._build_how)
         return self._tables
 
     @property
-    def _building(self) -> Execution:
+    def _build_how(self) -> Execution:
         return replace(self._execution, device=self.device)
 
     def forget_tables(self) -> None:
@@ -86,7 +91,9 @@ class SampledIndex(KernelIndex):
         changed = np.flatnonzero(less.any(axis=1))
         if len(changed) == 0:
             return None
-        return self.tables.of(self.modes[changed], less[changed], 0, self._building)
+        tables = self.tables
+        assert isinstance(tables, PathTables)  # a stream leaves no labels out
+        return tables.of(self.modes[changed], less[changed], 0, self._build_how)
 
     def _look_up(
         self,

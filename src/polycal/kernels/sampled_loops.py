@@ -139,7 +139,7 @@ def _lay_out_bits(codes, planes):
 
 
 @njit(nogil=True, cache=True)
-def _place(key, size):
+def place_of(key, size):
     """First slot for a key in a table of some size, by the upper half of the key."""
     return np.int64(((key >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32))
 
@@ -170,7 +170,7 @@ def assign_buckets(hashes, keep, bucket):
         if h & keep:
             bucket[i] = -1
             continue
-        place = _place(h, size)
+        place = place_of(h, size)
         while keys[place] != h and keys[place] != EMPTY:
             place = place + 1 if place + 1 < size else 0
         if keys[place] == EMPTY:
@@ -256,10 +256,10 @@ def put_in_slot(row, keys, holder):
     The row there goes on in its turn. So slots are those of rows that come in the order of their
     keys, whatever their order is. A row that has passed the end of the table is after all others.
     """
-    place, past = _place(keys[row], len(holder)), False
+    place, past = place_of(keys[row], len(holder)), False
     while holder[place] >= 0:
         other = holder[place]
-        other_past = _place(keys[other], len(holder)) > place
+        other_past = place_of(keys[other], len(holder)) > place
         if past < other_past or (past == other_past and keys[row] < keys[other]):
             holder[place], row, past = row, other, other_past
         place += 1
@@ -289,7 +289,7 @@ def look_up(hashes, tables, labels, is_summed, sums, met):
             content = tables.content[tables.content_start[t] : tables.content_start[t + 1]]
             warm = 0
             for i in range(n_queries):
-                places[i] = _place(hashes[r, e, i], n_slots)
+                places[i] = place_of(hashes[r, e, i], n_slots)
                 warm |= tags[places[i]] | values[places[i]]
             n_found = 0
             for i in range(n_queries):
@@ -334,7 +334,7 @@ def most_met(met, scales, n_candidates, ids):
             row = met[t, i]
             if row < 0 or row >= n_candidates:
                 continue
-            place = _place(np.uint64(row) * MIX_A, n_slots)
+            place = place_of(np.uint64(row) * MIX_A, n_slots)
             while mode[place] != row and mode[place] >= 0:
                 place = place + 1 if place + 1 < n_slots else 0
             if mode[place] < 0:

@@ -74,6 +74,7 @@ class TorchSampledIndex(SampledIndex):
         exponents: Floats,
     ) -> tuple[Floats, Ints]:
         tables = self.tables
+        assert isinstance(tables, PathTables)  # those of a stream are on the CPU
         symbols = buckets.on_device(queries.codes.T, self.device)
         draws, salt = (buckets.on_device(a, self.device) for a in (tables.draws, tables.salt))
         steps = tables.scales * tables.n_groups

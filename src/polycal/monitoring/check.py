@@ -188,7 +188,8 @@ def check_batch(
     novelty = novelty_scores(sides.reference, mixed, sides.is_symbol, effective_n_jobs(n_jobs), rng)
     p = p_values(novelty[:n_known], novelty[n_known:])
     selected = select(p, false_discovery)
-    pairs = [(novelty[:n_known], novelty[n_known:]), (mixed[:n_known, -1], rows[:, -1])]
+    log_f = mixed[:, -1].astype(np.float64)
+    pairs = [(score[:n_known], score[n_known:]) for score in (novelty, log_f)]
     share, low, high = share_new(pairs, confidence)
 
     found = _difference(sides, mixed, novelty, rng)
@@ -258,12 +259,13 @@ def _distance(known: Array, new: Array, is_symbol: bool) -> float:
     here, there = ~np.isnan(known), ~np.isnan(new)
     away = abs(here.mean() - there.mean())
     values = np.unique(np.concatenate([known[here], new[there]]))
-    sides = ("left", "right")
     a, b = (
-        [np.searchsorted(np.sort(some), values, side) / len(rows) for side in sides]
-        for some, rows in ((known[here], known), (new[there], new))
+        [np.searchsorted(some, values), np.searchsorted(some, values, "right")]
+        for some in (np.sort(known[here]), np.sort(new[there]))
     )
     if len(values) == 0:
         return float(away)
-    differences = (a[1] - a[0]) - (b[1] - b[0]) if is_symbol else a[1] - b[1]
+    n, m = len(known), len(new)
+    start = (a[0] / n - b[0] / m) if is_symbol else 0.0
+    differences = a[1] / n - b[1] / m - start
     return float(max(away, abs(differences).max()))

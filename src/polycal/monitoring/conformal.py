@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import betabinom
 
-from .._utils.arrays import Bools, Floats, Ints
+from .._utils.arrays import Array, Bools, Floats, Ints
 
 # Part of the known rows below each threshold at which the share of new rows is bounded.
 TAILS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
@@ -38,7 +38,7 @@ def select(p: Floats, level: float) -> Bools:
     return selected
 
 
-def share_new(scores: list[tuple[Floats, Floats]], confidence: float) -> tuple[float, float, float]:
+def share_new(scores: list[tuple[Array, Array]], confidence: float) -> tuple[float, float, float]:
     """Share of the new rows that lie among the lowest scores without being expected there.
 
     ``scores`` are pairs of the scores of known rows and of new rows. Returns the share and its
@@ -102,4 +102,5 @@ def one_of_each(group: Ints, weight: Floats, rng: np.random.Generator) -> Ints:
     _, first = np.unique(group[order], return_index=True)
     rows = order[np.sort(first)]
     stays = rng.random(len(rows)) * weight.max() < weight[rows] * (1 + 1e-9)
-    return rows[stays]
+    found: Ints = rows[stays]
+    return found

@@ -71,8 +71,8 @@ class Day:
         )
 
 
-NUMBERS = ("p_value", "size", "share_new", "share_new_low", "share_new_high", "share_out")
-NUMBERS = (*NUMBERS, "evidence")
+SHARES = ("p_value", "size", "share_new", "share_new_low", "share_new_high", "share_out")
+NUMBERS = (*SHARES, "evidence")
 MAYBE = ("accuracy", "accuracy_low", "accuracy_high", "realised", "realised_p")
 
 
@@ -92,8 +92,8 @@ class History:
         model = self.model
         answer = model.answer(X)
         names = getattr(model, "feature_names_in_", None)
-        alarm = {"level": self.level, "smallest": self.smallest}
-        check = check_batch(model.model_, answer, names, model.n_jobs, **alarm)
+        known = (model.model_, answer, names, model.n_jobs)
+        check = check_batch(*known, level=self.level, smallest=self.smallest)
         status = self.monitor.update_answer(answer)
         out = model.model_.is_out(answer.log_f)
         moved = [f for f in check.features[:SHOWN] if f.p_value <= self.level]
@@ -125,7 +125,7 @@ class History:
         place = next(k for k, day in enumerate(self.days) if day.name == name)
         rows = np.flatnonzero(labels.known)
         X = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-        changed = {"n_bytes": n_bytes}
+        changed: dict[str, Any] = {"n_bytes": n_bytes}
         if len(rows) and not self.model.model_.is_out(self.model.answer(X).log_f).all():
             with warnings.catch_warnings():  # the figures say it
                 warnings.simplefilter("ignore", ShiftWarning)
@@ -170,14 +170,14 @@ class History:
             monitor = Monitor.from_dict(state.get("monitor"), model)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        limits = [state.get(name) for name in ("level", "smallest")]
+        limits: list[Any] = [state.get(name) for name in ("level", "smallest")]
         days = state.get("days")
         if not all(_is_number(v) and 0 <= v <= 1 for v in limits) or not isinstance(days, list):
             raise ValueError(damaged)
         names = {field.name for field in fields(Day)}
         if not all(isinstance(day, dict) and set(day) == names for day in days):
             raise ValueError(damaged)
-        history = cls(model, *limits, monitor.delta)
+        history = cls(model, limits[0], limits[1], monitor.delta)
         history.days = [Day(**day) for day in days]
         history.monitor = monitor
         if not all(day.is_valid() for day in history.days):

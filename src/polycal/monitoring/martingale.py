@@ -76,9 +76,9 @@ class Track:
     @classmethod
     def start(cls, bins: Bins) -> Track:
         """Nothing counted, and a capital of 1."""
-        zeros = np.zeros((3, len(bins.rank)))
+        count, low, high = np.zeros((3, len(bins.rank)))
         capital = np.full((len(JUMPS), N_BETS), 1 / (len(JUMPS) * N_BETS))
-        return cls(*zeros, capital, 0.0)
+        return cls(count, low, high, capital, 0.0)
 
     @property
     def log_capital(self) -> float:

@@ -272,7 +272,8 @@ class Monitor:
                 "the state is that of a monitor of another model. Load the model that it was made "
                 "for, or start a new monitor."
             )
-        n_rows, row = state.get("rows"), state.get("alarm_row")
+        n_rows: Any = state.get("rows")
+        row: Any = state.get("alarm_row")
         known = _is_count(n_rows) and (row is None or (_is_count(row) and 0 < row <= n_rows))
         if not known or not _restore(monitor.tracks, state.get("tracks"), n_rows):
             raise ValueError("the state is damaged. Start a new monitor.")
@@ -321,7 +322,8 @@ def _tracks(model: FittedModel) -> tuple[Array, list[Bins]]:
 def _log_shares(n_tracks: int) -> Floats:
     """Logarithm of each track's part of delta."""
     rest = (1 - SCORE_SHARE) / max(n_tracks - 1, 1)
-    return np.log(np.concatenate([[SCORE_SHARE], np.full(n_tracks - 1, rest)]))
+    found: Floats = np.log(np.concatenate([[SCORE_SHARE], np.full(n_tracks - 1, rest)]))
+    return found
 
 
 def _fingerprint(model: FittedModel) -> str:

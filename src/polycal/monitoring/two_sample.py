@@ -111,8 +111,8 @@ def tail_statistic(score: Floats, batch: Array) -> tuple[Floats, float]:
     order = np.argsort(score, kind="stable")
     ordered = score[order]
     # Rows of equal score are on one side of a threshold.
-    places = [np.searchsorted(ordered, ordered[int(t * (len(score) - 1))], "right") for t in TAILS]
-    places = np.unique(places)
+    lowest = [ordered[int(t * (len(score) - 1))] for t in TAILS]
+    places = np.unique(np.searchsorted(ordered, lowest, "right"))
     total = places.astype(float)
     count = np.cumsum(batch[order], axis=0, dtype=np.float64)[places - 1]
     return _largest(count, total, batch, two_sided=False)

@@ -153,8 +153,11 @@ class LightGBMAdapter(BoostingAdapter):
 
     @classmethod
     def opened(cls, estimator: Any) -> Any:
-        is_raw = is_a(estimator, "lightgbm", "Booster")
-        return lightgbm_classifier(estimator) if is_raw else estimator
+        if is_a(estimator, "lightgbm", "Booster"):
+            return lightgbm_classifier(estimator)
+        # One that was fitted on a cluster predicts on Dask collections only, but holds all trees.
+        on_dask = is_a(estimator, "lightgbm", "DaskLGBMClassifier")
+        return estimator.to_local() if on_dask and hasattr(estimator, "fitted_") else estimator
 
     @property
     def wants_codes(self) -> bool:
@@ -192,12 +195,20 @@ class LightGBMAdapter(BoostingAdapter):
 
 class XGBoostAdapter(BoostingAdapter):
     family = "XGBClassifier, XGBRFClassifier"
-    handles = (("xgboost", "XGBClassifier"), ("xgboost", "Booster"))
+    handles = (
+        ("xgboost", "XGBClassifier"),
+        ("xgboost", "Booster"),
+        ("xgboost", "DaskXGBClassifier"),
+    )
     objective = 'objective="binary:logistic" or "multi:softprob"'
     needs_codes = True
 
     @classmethod
     def opened(cls, estimator: Any) -> Any:
+        # One that was fitted on a cluster predicts on Dask collections only, but holds all trees.
+        on_dask = is_a(estimator, "xgboost", "DaskXGBClassifier")
+        if on_dask and estimator.__sklearn_is_fitted__():
+            estimator = estimator.get_booster()
         return xgboost_classifier(estimator) if is_a(estimator, "xgboost", "Booster") else estimator
 
     def problem(self) -> str | None:

@@ -124,12 +124,16 @@ def _load(
         model.columns_ = reader.part(columns, (ColumnRoles,))
         known = set(getattr(model, "feature_names_in_", ()))
         require(known <= set(model.columns_.names), "a feature has no role")
-    node = {"kept": None, **expect_type(dict, node)}  # older files have no kept rows
+    # older files have no kept rows, and no streams
+    node = {"kept": None, "stream": None, **expect_type(dict, node)}
     fields = reader.fields(node, FittedModel)
     context = Given(len(model.classes_), given == "frozen", module, trusted, isolate)
     adapter, unfitted = unpack_parent(plain, parent, context)
     model.model_ = FittedModel(parent=adapter, **fields)
     check_part(model.model_)
+    if model.model_.stream is not None:
+        require(isinstance(model, GeodesicCalibrator), "the model has no stream")
+        model.stream_ = model.model_.stream
     _restore_estimator(model, unfitted, given)
     return model
 

@@ -28,7 +28,11 @@ LEAF_TYPES = ("uint8", "uint16", "int32")
 
 
 def pack_part(packer: Packer, part: Any, name: str) -> dict[str, Any]:
-    """A dataclass with its declared fields; ``name`` is the prefix of its arrays' names."""
+    """A dataclass with its declared fields; ``name`` is the prefix of its arrays' names.
+
+    What rows are added to has room for more, and another form that is saved.
+    """
+    part = part.to_save() if hasattr(part, "to_save") else part
     node: dict[str, Any] = {"type": type(part).__name__}
     for field, spec in declarations(type(part)).items():
         if not isinstance(spec, Unsaved):
@@ -190,7 +194,7 @@ class PartReader(Unpacker):
         # Another field with these axes is declared, and read, before this one.
         full = np.zeros([self.lengths[axis] for axis in spec.axes], dtype=spec.dtype)
         index = self.sized(rows, Array("int64", (f"rows of {spec.axes}",)))
-        stored = self.sized(values, spec._replace(axes=(f"rows of {spec.axes}", *spec.axes[1:])))
+        stored = self.sized(values, spec.along(f"rows of {spec.axes}", *spec.axes[1:]))
         ordered = bool((np.diff(index) > 0).all())
         require(ordered and is_within(index, len(full)), "stored rows are out of order or range")
         full[index] = stored
@@ -207,7 +211,7 @@ class PartReader(Unpacker):
         known = [self.lengths.setdefault(a, n) for a, n in zip(spec.axes, lengths, strict=True)]
         require(known == lengths, "a sparse array has another shape than others")
         index = self.sized(places, Array("int64", (f"places of {spec.axes}",)))
-        stored = self.sized(values, spec._replace(axes=(f"places of {spec.axes}",)))
+        stored = self.sized(values, spec.along(f"places of {spec.axes}"))
         full = np.zeros(lengths, dtype=spec.dtype)
         ordered = bool((np.diff(index) > 0).all())
         require(ordered and is_within(index, full.size), "places are out of order or range")

@@ -60,12 +60,9 @@ class CalibrationLabels(NamedTuple):
     device: str | None = None  # torch device that the pool is fitted on; None is the CPU
 
     def take(self, index: Ints) -> CalibrationLabels:
-        """The rows of these numbers, which say their part of what all say."""
-        n_independent = self.n_independent * len(index) / len(self.y)
-        known = self.train_prior, self.n_rows, n_independent, self.device
-        return CalibrationLabels(
-            self.y[index], self.weight[index], self.parent_proba[index], *known
-        )
+        """The rows of these numbers, which stand for all: their weights add up to the same."""
+        weight = self.weight[index] * (self.weight.sum() / self.weight[index].sum())
+        return self._replace(y=self.y[index], weight=weight, parent_proba=self.parent_proba[index])
 
     @property
     def shares(self) -> Floats:

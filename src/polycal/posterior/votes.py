@@ -21,6 +21,7 @@ from ..kernels import (
     PathTables,
     SampledIndex,
     Sampling,
+    StreamedTables,
     build_index,
     build_sampled_index,
 )
@@ -37,6 +38,11 @@ SAMPLED_HYPERPLANE_SCALES: Ints = np.array([8, 16, 48])
 N_SEQUENCES = 128
 SAMPLED_PARENT_POWERS: Floats = np.array([2.0, 8.0, 16.0, 32.0, 64.0])
 SAMPLED_HYPERPLANE_POWERS: Floats = np.array([8.0, 16.0, 32.0, 64.0, 128.0])
+# The same for a stream.
+STREAM_PARENT_SCALES: Ints = np.array([2, 8, 32])
+STREAM_HYPERPLANE_SCALES: Ints = np.array([8, 16, 48])
+STREAM_PARENT_POWERS: Floats = np.array([2.0, 8.0, 16.0, 32.0, 64.0])
+STREAM_HYPERPLANE_POWERS: Floats = np.array([8.0, 16.0, 32.0, 64.0, 128.0])
 # In the votes at one exponent by hyperplanes, those at the coarser one before it have the weight of
 # this many rows like the nearest.
 COARSER_ROWS = 0.1
@@ -63,7 +69,7 @@ class LabelEvidence:
     hidden_labels: bool = saved_number(bool)
     index: KernelIndex = unsaved("built from the modes, or from them and the tables")
     # where class sums and neighbours are sampled, and the fit is complete
-    tables: PathTables | None = saved_part(default=None)
+    tables: PathTables | StreamedTables | None = saved_part(default=None)
     # mode of each row that has given its label
     row_mode: Ints | None = unsaved("needed for a fit alone", default=None)
 

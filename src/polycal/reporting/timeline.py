@@ -72,8 +72,8 @@ def _stream(history: History) -> Statement:
     first = next((day for day in days if day.stream_alarm), None)
     if first is None:
         text = (
-            f"Evidence {days[-1].evidence:.2g}, where 1 is an alarm, after {monitor.n_rows:,} rows. "
-            f"It ever rings in vain with probability at most {monitor.delta:.0%}."
+            f"Evidence {days[-1].evidence:.2g}, where 1 is an alarm, after {monitor.n_rows:,} "
+            f"rows. It ever rings in vain with probability at most {monitor.delta:.0%}."
         )
         return Statement(GOOD, "All days together are like the calibration rows", text)
     text = (
