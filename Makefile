@@ -1,7 +1,8 @@
-# Four commands do everything on a machine that has Python 3.11+ and make:
+# Five commands do everything on a machine that has Python 3.11+ and make:
 #   make demo   the main job: a table, a figure and a report on digits and Gaussian XOR
 #   make check  lint, format, types and the quick tests; needs no extras, takes half a minute
 #   make test   lint, format, types, all tests with their coverage, and the README's own code
+#   make stress the long runs that try to break polycal; hours
 #   make docs   the site, in docs/_build/html; a warning is an error
 # Beside them, `make build` makes sdist and wheel in dist/, and `make test-lowest` runs the tests
 # with the lowest versions of all libraries.
@@ -17,7 +18,7 @@ LOWEST := .venv-lowest
 # Tests that need no optional library and fit no large model.
 QUICK_TESTS := tests/kernels tests/posterior tests/metrics tests/simulations tests/test_*.py
 
-.PHONY: demo check test test-lowest lint docs build clean
+.PHONY: demo check test test-lowest stress lint docs build clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -30,6 +31,14 @@ check: $(CHECK_TOOLS)
 
 test: $(TOOLS) lint
 	$(BIN)/python -m pytest -n 2 --cov
+
+stress: $(TOOLS)
+	$(BIN)/python -m stress.forge --cases 100000
+	$(BIN)/python -m stress.forge --cases 300 --isolate --kind lightgbm --kind xgboost --kind catboost
+	$(BIN)/python -m stress.readers --cases 100000
+	$(BIN)/python -m stress.properties --cases 20000
+	$(BIN)/python -m stress.faults --times 100
+	$(BIN)/python -m stress.load --rows 1000000
 
 lint: $(TOOLS)
 	$(BIN)/ruff check .

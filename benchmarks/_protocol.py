@@ -65,6 +65,16 @@ def split(X: np.ndarray, y: np.ndarray, seed: int, n: int | None = None) -> tupl
     return X_fit, y_fit, X_cal, y_cal, X_test, y_test
 
 
+def three_parts(X: np.ndarray, y: np.ndarray, seed: int, n: int) -> list:
+    """Rows and labels to fit (70 % of at most n rows), to calibrate, and to test (up to 5000)."""
+    n = min(n, 2 * len(X) // 3)
+    X, X_test, y, y_test = train_test_split(X, y, train_size=n, stratify=y, random_state=seed)
+    X_fit, X_cal, y_fit, y_cal = train_test_split(
+        X, y, test_size=0.3, stratify=y, random_state=seed
+    )
+    return [(X_fit, y_fit), (X_cal, y_cal), (X_test[:5000], y_test[:5000])]
+
+
 def spheres(n_features: int, seed: int) -> np.ndarray:
     """Rows at distance 1 to 5, the near ones first: out of distribution."""
     rows = [sample_sphere(PER_RADIUS, n_features, r, random_state=seed + r) for r in RADII]

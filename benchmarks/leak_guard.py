@@ -1,6 +1,7 @@
 """How often the guard against memorised calibration rows warns, on clean and on leaked rows.
 
 python benchmarks/leak_guard.py FOLDER [--only LIST] [--rows 2000] [--seeds 2]
+    [--parents forest tree hgb logistic knn mlp]
 
 For each .npz data set, four simulations and six parents: "clean" is a parent that was fitted on X
 alone; "more" one that was fitted on 16 times as many rows, none of which is in X or X_cal; "leak"
@@ -76,28 +77,29 @@ def main() -> None:
     parser.add_argument("--only", type=Path)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--parents", nargs="+", choices=PARENTS, default=list(PARENTS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     sets = [*find_sets(options.folder, options.only), "gaussian xor", "easy", "noisy", "wide"]
     print("| data | " + " | ".join(KINDS) + " |\n|---" + "|---" * len(KINDS) + "|")
-    for name in sets:
+    for data in sets:
         cells = []
         for kind in KINDS:
             found = []
             for seed in range(options.seeds):
                 n = 10_000 if kind == "more" else options.rows
                 rng = np.random.default_rng(seed)
-                simulation = isinstance(name, str)
-                X, y = simulated(name, n, seed) if simulation else load(name, rng, n)
+                simulation = isinstance(data, str)
+                X, y = simulated(data, n, seed) if simulation else load(data, rng, n)
                 often = np.bincount(y)[y] >= 40
                 X, y = X[often], np.unique(y[often], return_inverse=True)[1]
                 found += [
-                    (parent, warned(kind, make(), X, y, seed)) for parent, make in PARENTS.items()
+                    (name, warned(kind, PARENTS[name](), X, y, seed)) for name in options.parents
                 ]
             who = sorted({parent for parent, is_warned in found if is_warned})
             share = np.mean([is_warned for _, is_warned in found])
             cells.append(f"{share:.2f} {' '.join(who)}".strip())
-        print(f"| {getattr(name, 'stem', name)} | " + " | ".join(cells) + " |", flush=True)
+        print(f"| {getattr(data, 'stem', data)} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

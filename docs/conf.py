@@ -43,6 +43,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",  # the others are shown and not run: they need minutes or data
     "ignore_pattern": r"displays\.py",  # it runs the page of that name
     "download_all_examples": False,
+    "thumbnail_size": (900, 560),
     "capture_repr": (),
     "show_memory": False,
     "show_signature": False,

@@ -45,6 +45,7 @@ CAUSED_ON_PURPOSE = {
     "reporting/test_report.py": (SHIFT,),
     "reporting/test_values.py": (FEW,),
     "reporting/test_words.py": (LEAK,),
+    "stress/": (FEW, SHIFT, LEAK),
     "studies/": (FEW, SHIFT, LEAK),
     "test_one_reading.py": (FEW, SHIFT, LEAK),
 }

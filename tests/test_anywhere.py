@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -39,12 +40,17 @@ print(*fitted.ravel().tolist(), *loaded.ravel().tolist())
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """A copy of the package that all may read, and a model file."""
+def installed():
+    """A copy of the package that all may read, and a model file.
+
+    Any other run of pytest closes the folders of pytest to all but their owner.
+    """
     from sklearn.datasets import load_iris
     from sklearn.ensemble import RandomForestClassifier
 
-    root = tmp_path_factory.mktemp("container")
+    folder = tempfile.TemporaryDirectory(prefix="polycal-", ignore_cleanup_errors=True)
+    root = Path(folder.name)
+    root.chmod(0o755)
     source = Path(polycal.__file__).parent
     ignore = shutil.ignore_patterns("__pycache__")
     package = shutil.copytree(source, root / "site" / "polycal", ignore=ignore)
@@ -52,11 +58,9 @@ def installed(tmp_path_factory):
     forest = RandomForestClassifier(10, random_state=0)
     model = polycal.GeodesicCalibrator(forest, random_state=0).fit(X, y)
     model.save(root / "m.polycal")
-    for folder in (root, *root.parents):  # pytest's folders are for their owner alone
-        if folder.name.startswith(("pytest-", "popen-", "container")):
-            folder.chmod(0o755)
     P = model.predict_proba(X[:3]).ravel()
-    return package, root / "m.polycal", np.concatenate([P, P])
+    with folder:
+        yield package, root / "m.polycal", np.concatenate([P, P])
 
 
 def run(installed, mode, **environment):

@@ -14,12 +14,14 @@ ROOT = Path(polycal.__file__).parent
 LAYERS = (
     {"_utils"},
     {"core"},
-    {"parents", "kernels", "metrics", "simulations", "datasets"},
+    {"parents", "kernels", "metrics", "simulations", "datasets", "decisions"},
     {"posterior", "gate"},
     {"calibration"},
+    {"monitoring"},
     {"estimators"},
     {"evaluation", "persistence", "plotting"},
     {"reporting"},
+    {"mlflow"},
     {"cli", "__init__"},
 )
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
@@ -33,6 +35,8 @@ UNRELATED = {
     ("posterior", "parents"),
     ("posterior", "simulations"),
     ("calibration", "simulations"),
+    ("calibration", "decisions"),
+    ("decisions", "core"),
     ("metrics", "core"),
     ("simulations", "core"),
     ("plotting", "parents"),

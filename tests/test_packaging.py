@@ -13,7 +13,7 @@ import polycal
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Of no parent, and so in no test of the lowest versions.
-UNTESTED = {"onnx", "onnxruntime", "probmetrics", "venn-abers", "betacal"}
+UNTESTED = {"probmetrics", "venn-abers", "betacal"}
 
 
 def test_every_file_of_the_package_goes_into_the_wheel():

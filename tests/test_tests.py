@@ -11,6 +11,7 @@ TESTS = Path(__file__).parent
 SOURCE = Path(polycal.__file__).parent
 # Tests of more than one source file, with the reason. One line each: add and remove freely.
 CROSS_CUTTING = {
+    "estimators/test_threads.py": "every family, asked by many threads at once",
     "estimators/test_search.py": "the search that estimators choose, from fit to file",
     "calibration/test_promises.py": "what the docs guarantee, by simulation",
     "estimators/test_groups.py": "folds, groups and metadata routing, from fit to the last fold",

@@ -4,12 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, metrics, plotting, simulations
+    from . import datasets, metrics, mlflow, plotting, simulations
     from ._utils.warnings import DataWarning, FewRowsWarning, LeakWarning, ShiftWarning
     from .calibration.fitted_model import Answer
+    from .decisions.result import Decisions, ExpectedScores
     from .estimators import PAPER, GeodesicCalibrator, KernelDensityForest, KernelDensityNetwork
     from .evaluation import Evaluation, evaluate
     from .gate.explanation import Explanation
+    from .monitoring import BatchCheck, Monitor, StreamStatus
     from .parents import TorchParent
     from .persistence import ModelFileError, load
     from .reporting import report
@@ -20,18 +22,24 @@ __all__ = [
     "KernelDensityForest",
     "KernelDensityNetwork",
     "Answer",
+    "BatchCheck",
     "DataWarning",
+    "Decisions",
     "Evaluation",
+    "ExpectedScores",
     "Explanation",
     "FewRowsWarning",
     "LeakWarning",
     "ModelFileError",
+    "Monitor",
     "ShiftWarning",
+    "StreamStatus",
     "TorchParent",
     "datasets",
     "evaluate",
     "load",
     "metrics",
+    "mlflow",
     "plotting",
     "report",
     "simulations",
@@ -46,8 +54,13 @@ _HOME = {
     "GeodesicCalibrator": "estimators",
     "KernelDensityForest": "estimators",
     "KernelDensityNetwork": "estimators",
+    "BatchCheck": "monitoring",
+    "Monitor": "monitoring",
+    "StreamStatus": "monitoring",
     "Answer": "calibration.fitted_model",
     "DataWarning": "_utils.warnings",
+    "Decisions": "decisions.result",
+    "ExpectedScores": "decisions.result",
     "FewRowsWarning": "_utils.warnings",
     "LeakWarning": "_utils.warnings",
     "ShiftWarning": "_utils.warnings",

@@ -108,6 +108,26 @@ def test_easy_sets(tmp_path, folder):
         assert "betacal is left out: betacal is not installed" in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("benchmark_name", "methods"),
+    [
+        ("sets", {"polycal", "polycal, scored", "polycal, by class"}),
+        ("expected_accuracy", {"parent", "CBPE", "polycal", "polycal, mean confidence"}),
+    ],
+)
+def test_decisions(benchmark_name, methods, tmp_path, folder):
+    out = tmp_path / "cells.csv"
+    done = start(benchmark_name, folder, out, "--quick")
+    assert done.returncode == 0, done.stderr
+    assert "## forest" in done.stdout
+    found = {row["method"] for row in rows_of(out)}
+    assert found - {"MAPIE lac", "MAPIE aps"} == methods
+    before = out.read_bytes()
+    assert start(benchmark_name, folder, out, "--quick").returncode == 0
+    assert out.read_bytes() == before
+
+
 def test_words_choose_cells(record):
     cells = [Cell(name, seed) for name in ("a", "b") for seed in (0, 1, 2)]
     assert record.chosen(cells, "") == cells

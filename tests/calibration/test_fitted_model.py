@@ -13,7 +13,7 @@ from sklearn import config_context
 from sklearn.frozen import FrozenEstimator
 
 from polycal import PAPER, GeodesicCalibrator, load
-from polycal.calibration.fitted_model import FittedModel
+from polycal.calibration.fitted_model import FittedModel, check_proba
 from polycal.calibration.reference_set import ReferenceSet
 from polycal.core.execution import Execution
 from polycal.persistence.state import pack_part
@@ -243,3 +243,11 @@ def test_n_jobs_and_verbose_of_a_query_are_those_of_now(blobs, capfd):
     model.set_params(n_jobs=2, verbose=1)
     assert_array_equal(model.predict_proba(X), expected)
     assert "nearest polytopes" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("row", [[np.nan, 1.0], [1.2, -0.2], [0.5, 0.4], [np.inf, -np.inf]])
+def test_a_parent_without_probabilities_is_an_error(row):
+    good = np.full((2, 2), 0.5)
+    check_proba(good)
+    with pytest.raises(ValueError, match="the parent gives row 1 of X .* no probabilities"):
+        check_proba(np.vstack([good[:1], row]))

@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -103,6 +105,35 @@ def test_memorised_rows(name, noisy):
     alone = PARENTS[name]().fit(X, y)
     assert not said(frozen(alone).fit, X, y, X_cal=X_cal, y_cal=y_cal)
     assert not said(frozen(alone, calibration="holdout").fit, X_cal, y_cal)
+
+
+NEIGHBOURS = {
+    "alone": KNeighborsClassifier,
+    "pipeline": lambda: make_pipeline(StandardScaler(), KNeighborsClassifier()),
+    "search": lambda: GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [5, 9]}),
+    "vote": lambda: VotingClassifier([("near", KNeighborsClassifier())], voting="soft"),
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_rows_that_the_parent_keeps(name, noisy):
+    (X, X_cal, _), (y, y_cal, _) = noisy
+    both = NEIGHBOURS[name]().fit(np.r_[X, X_cal], np.r_[y, y_cal])
+    (leak,) = said(frozen(both).fit, X, y, X_cal=X_cal, y_cal=y_cal)
+    assert leak.startswith("300 of 300 calibration rows stand among the rows that the frozen")
+    (leak,) = said(frozen(both, calibration="holdout").fit, X, y)
+    assert leak.startswith("150 of 150 calibration rows stand")
+    alone = NEIGHBOURS[name]().fit(X, y)
+    assert not said(frozen(alone).fit, X, y, X_cal=X_cal, y_cal=y_cal)
+    assert not said(frozen(alone, calibration="holdout").fit, X_cal, y_cal)
+
+
+def test_natural_copies_among_kept_rows_are_no_leak():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 4))[rng.integers(0, 400, 800)]
+    y = (rows[:, 0] > 0).astype(int)
+    parent = KNeighborsClassifier().fit(rows[:600], y[:600])
+    assert not said(frozen(parent).fit, rows[:600], y[:600], X_cal=rows[600:], y_cal=y[600:])
 
 
 def test_a_copy_that_cannot_be_fitted_has_a_stand_in(noisy):

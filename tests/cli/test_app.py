@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -30,7 +31,8 @@ def test_report(folder, model):
 
 
 def test_help_has_examples():
-    for command in ("fit", "predict", "evaluate", "report", "explain", "info", "reproduce"):
+    first = ("fit", "predict", "evaluate", "report", "explain")
+    for command in (*first, "check", "monitor", "info", "reproduce"):
         assert f"polycal {command}" in call(command, "--help").stdout
     assert "Start here" in call("--help").stdout
 
@@ -127,3 +129,19 @@ def test_names_in_brackets_are_not_markup(folder, tmp_path):
     assert "[red]b: 0." in said
     assert "[/n]: 0." in said
     assert "[/p]" in call("info", path).stdout
+
+
+def test_no_command_replaces_a_pipe(folder, model, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "pipe.csv")
+    train, target = folder / "train.csv", ("--target", "grape")
+    for name in ("pipe.csv", "link.csv"):
+        out = ("-o", tmp_path / name)
+        for command in (
+            ("fit", train, *target, *out),
+            ("predict", model, train, *out),
+            ("report", model, train, *target, *out),
+        ):
+            assert "is a named pipe, which is not replaced" in call(*command, code=2).stderr
+    assert (tmp_path / "pipe.csv").is_fifo()
+    assert "is a named pipe" in call("info", tmp_path / "link.csv", code=2).stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import sys
 from types import SimpleNamespace
 
@@ -19,7 +20,6 @@ from polycal.cli.files import (
     Writer,
     check_output,
     decimal_of,
-    find_decimal,
     find_separator,
 )
 
@@ -45,7 +45,9 @@ def test_encodings_and_zipped_files(tmp_path, encoding, ending):
 
 def test_windows_files_are_read_with_a_word(tmp_path):
     (tmp_path / "t.csv").write_bytes(TABLE.encode("cp1252"))
-    with pytest.warns(UserWarning, match=r"t\.csv is not UTF-8, and is read as cp1252.*--encoding"):
+    with pytest.warns(
+        UserWarning, match=r"t\.csv is not UTF-8 in line 1, and is read as cp1252.*--encoding"
+    ):
         assert Source(tmp_path / "t.csv").read().columns[0] == "Größe"
     assert Source(tmp_path / "t.csv", encoding="cp1252").read().columns[0] == "Größe"
     with pytest.raises(ValueError, match=r"t\.csv is not utf-8 in line 1\. Name its encoding"):
@@ -82,24 +84,6 @@ def test_separators_are_named(tmp_path):
         Source(tmp_path / "t.csv", "::")
     with pytest.raises(ValueError, match="--decimal must be"):
         Source(tmp_path / "t.csv", decimal=";")
-
-
-@pytest.mark.parametrize(
-    ("rows", "separator", "decimal"),
-    [
-        ([["1,5", "x"], ["2,25", "y"]], ";", ","),
-        ([["1.234,5"], ["-7,1"]], ";", ","),
-        ([["1,234"], ["5,678"]], ",", "."),  # quoted thousands
-        ([["1.5", "3,7"], ["2.5", ""]], ",", "."),
-        ([["12.03.2024"]], ";", "."),
-        ([["0,5", "1.234", "5.678"]], ";", ","),  # thousands with a point
-        ([["0.5", "1,234", "5,678"]], ";", "."),
-        ([["1,234"], ["5,678"]], ";", ","),
-        ([["0.123", "7"]], ";", "."),
-    ],
-)
-def test_decimal_marks(rows, separator, decimal):
-    assert find_decimal(rows, separator) == decimal
 
 
 @pytest.mark.parametrize(
@@ -243,3 +227,46 @@ def test_the_output_is_never_the_input(tmp_path):
     with pytest.raises(ValueError, match=r"link\.csv is also read, and would be lost"):
         check_output(tmp_path / "link.csv", tmp_path / "t.csv")
     check_output(tmp_path / "other.csv", tmp_path / "t.csv")
+
+
+def test_an_output_that_is_no_file_is_refused_before_the_work(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link.csv"):
+        with pytest.raises(ValueError, match=f"{name} is a named pipe, which is not replaced"):
+            check_output(tmp_path / name)
+    with pytest.raises(ValueError, match="is a folder; name a file in it"):
+        check_output(tmp_path)
+
+
+def test_a_pipe_is_read_as_stdin_alone(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ValueError, match=r"pipe\.csv is a named pipe\. Give a file, or - to read"):
+        Source(tmp_path / "pipe.csv").read()
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-30], lambda b: b[:40] + b"\xff" * 40 + b[80:]])
+def test_a_damaged_zip_is_said_to_be(damage, tmp_path):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(damage(gzip.compress("".join(f"{i},{i * i}\n" for i in range(500)).encode())))
+    with pytest.raises(ValueError, match=r"t\.csv\.gz is zipped, and damaged or cut: .*Copy it"):
+        Source(path).read()
+
+
+def test_a_parquet_file_with_a_damaged_description(tmp_path):
+    table = arrow.table(
+        {"a": [1.0]}, metadata={b"pandas": b'{"columns": [{}], "index_columns": []}'}
+    )
+    arrow.parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="describes its columns in a way that cannot be read"):
+        Source(tmp_path / "t.parquet").read()
+
+
+def test_a_parquet_file_with_a_damaged_page_is_named(tmp_path):
+    path = tmp_path / "t.parquet"
+    arrow.parquet.write_table(arrow.table({"a": [1.5] * 50}), path, compression="none")
+    content = bytearray(path.read_bytes())
+    content[4:12] = b"\xff" * 8  # the head of the first page
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match=r"t\.parquet is no Parquet file that can be read"):
+        Source(path).read()

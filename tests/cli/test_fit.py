@@ -59,7 +59,12 @@ def test_columns_are_told_once(folder):
     with pytest.warns(UserWarning, match="left out"):
         said = call("fit", folder / "train.csv", *arguments, "--json")
     columns = json.loads(said.stdout)["columns"]
-    assert columns["region"] == {"role": "category", "reason": "2 levels", "details": []}
+    assert columns["region"] == {
+        "role": "category",
+        "reason": "2 levels",
+        "details": [],
+        "unit": "",
+    }
     call("fit", folder / "train.csv", *arguments, "--number", "id")
     assert polycal.load(folder / "r.polycal").columns_.features[-1] == "id"
 

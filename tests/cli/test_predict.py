@@ -104,6 +104,19 @@ def test_output_is_whole_or_not_at_all(folder, model, monkeypatch):
     assert sorted(folder.iterdir()) == before
 
 
+def test_an_interrupt_inside_compiled_code_is_one_too(folder, model, monkeypatch):
+    """Python wraps it into a SystemError; any other SystemError is a fault of a library."""
+    out = folder / "never.csv"
+
+    def fail(cause):
+        raise SystemError("returned a result with an exception set") from cause
+
+    for cause, code in ((KeyboardInterrupt(), 130), (None, 1)):
+        monkeypatch.setattr(predict, "predict_table", lambda *a, cause=cause: fail(cause))
+        call("predict", model, folder / "test.csv", "-o", out, code=code)
+    assert not out.exists()
+
+
 def test_ctrl_c_leaves_no_half_file(folder, model):
     """The real signal, in a real process, between two pieces."""
     big = pd.concat([pd.read_csv(folder / "test.csv")] * 400)

@@ -19,7 +19,7 @@ from tests.toys.pages import BLOCK, commands, run_page, same_output, write_table
 
 ROOT = Path(__file__).parents[2]
 DOCS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-MODULES = ("datasets", "metrics", "plotting", "simulations")
+MODULES = ("datasets", "metrics", "mlflow", "plotting", "simulations")
 # Where the files of the main branch are, on the web.
 HERE = re.compile(
     r"^https://(github\.com/polycal/polycal/(blob|tree)|raw\.githubusercontent\.com/polycal/polycal)"

@@ -23,27 +23,10 @@ from polycal.kernels import (
 from polycal.kernels.forest import VISIT_COST
 from polycal.kernels.path_tables import exact_work
 from polycal.kernels.sampled import CANDIDATES
-from tests.toys.kernels import (
-    EXECUTION,
-    KINDS,
-    all_log_densities,
-    gaussians_at,
-    near_modes,
-    random_gaussians,
-)
+from polycal.kernels.sampled_loops import put_in_slot
+from tests.toys.kernels import EXECUTION, all_log_densities, gaussians_at, random_gaussians
 from tests.toys.models import random_modes
-
-SCALES = np.array([1, 2, 4])
-
-
-def rows(kind, seed=1, n_classes=3):
-    """Distinct stored modes, queries, and class counts; some modes have two classes or none."""
-    stored, queries = near_modes(kind, seed).distinct()[0], near_modes(kind, seed + 1, per_group=3)
-    rng = np.random.default_rng(seed)
-    counts = np.eye(n_classes)[rng.integers(0, n_classes, len(stored))]
-    counts[::7] += rng.random((len(counts[::7]), n_classes))
-    counts[3] = 0.0
-    return stored, queries, counts
+from tests.toys.paths import KINDS, SCALES, exact_sums, rows
 
 
 def sampled(kind, n_sequences=50, scales=SCALES, memory=1e9, seed=0, n_candidates=None, **kwargs):
@@ -52,13 +35,6 @@ def sampled(kind, n_sequences=50, scales=SCALES, memory=1e9, seed=0, n_candidate
     n_candidates = len(stored) if n_candidates is None else n_candidates
     index = SampledIndex(stored, counts, n_candidates, how, kind == "hidden layers")
     return index, queries, counts
-
-
-def exact_sums(index, queries, counts, exponent):
-    """Sum of K^e counts, where K may leave out the output layer."""
-    groups = zip(queries.groups(), index.modes.groups(), index.modes.sizes, strict=True)
-    shares = [(a[:, None] == b[None]).sum(axis=2) / size for a, b, size in groups]
-    return np.prod(shares[: index.tables.n_groups], axis=0) ** exponent @ counts
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,6 +92,24 @@ def test_a_bucket_is_hardly_ever_taken_for_another():
     assert 0 < n_met < 4 / 2**16
 
 
+@pytest.mark.parametrize("spread", [1.0, 0.02])
+def test_slots_are_those_of_buckets_in_the_order_of_their_keys(spread):
+    """Whatever the order they come in, also where many want the last slots."""
+    rng = np.random.default_rng(0)
+    keys = np.uint64(2**64 - 1) - (rng.random(300) * spread * 2**64).astype(np.uint64)
+    expected = np.full(601, -1)
+    for row in np.argsort(keys):
+        slot = (int(keys[row]) >> 32) * 601 >> 32
+        while expected[slot] >= 0:
+            slot = (slot + 1) % 601
+        expected[slot] = row
+    for _ in range(5):
+        found = np.full(601, -1, np.int32)
+        for row in rng.permutation(300):
+            put_in_slot(row, keys, found)
+        assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("n_classes", [2, 40])
 def test_tables_stay_within_their_memory(n_classes):
     rng = np.random.default_rng(0)
@@ -148,8 +142,6 @@ def test_memory_that_holds_hardly_any_row_is_an_error():
         ({"n_groups": 2}, "other lengths"),
         ({"start": lambda t: t.start + 1}, "begin and end elsewhere"),
         ({"content_start": lambda t: t.content_start[::-1].copy()}, "begin and end elsewhere"),
-        ({"weight": lambda t: -t.weight}, "a weight that is none"),
-        ({"weight": lambda t: t.weight * np.nan}, "a weight that is none"),
         ({"left_out_bits": np.full(3, 2**64 - 1, np.uint64)}, "leave out other buckets"),
         ({"left_out_bits": np.array([0, 0, 5], np.uint64)}, "leave out other buckets"),
     ],

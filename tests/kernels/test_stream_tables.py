@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from polycal.core.execution import Execution
 from polycal.core.reading import ActivationModes
 from polycal.kernels import Sampling, StreamTables, reference, stream_tables
-from tests.toys.kernels import EXECUTION, KINDS, near_modes
+from tests.toys.kernels import EXECUTION
+from tests.toys.paths import KINDS, near_modes
 
 N_CLASSES, SCALES = 3, np.array([1, 2, 4])
 

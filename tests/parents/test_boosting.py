@@ -318,6 +318,33 @@ def test_catboost_text_and_embeddings():
     check_reading("catboost", estimator, X)
 
 
+def test_catboost_is_told_of_columns_of_words():
+    X, y = frame(missing=False)
+    X["colour"] = X["colour"].astype(object)
+    with pytest.raises(ValueError, match=r"Use CatBoostClassifier\(cat_features=\['colour'\]\)"):
+        CatBoostAdapter(model("catboost")).fit(X, y, np.unique(y))
+    named = model("catboost", cat_features=["colour"])  # as the message says
+    assert np.isfinite(CatBoostAdapter(named).fit(X, y, np.unique(y)).read(X).proba).all()
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost"])
+def test_numbers_as_objects_are_numbers(name):
+    X, y, _ = numbers()
+    plain = pd.DataFrame(X, columns=list("abcdefghij")[: X.shape[1]])
+    objects = plain.astype({"a": object})
+    classes = np.unique(y)
+    first, second = (FAMILY[name](model(name)).fit(T, y, classes).read(T) for T in (plain, objects))
+    np.testing.assert_array_equal(first.proba, second.proba)
+
+
+def test_xgboost_is_told_of_categories():
+    X, y = frame(missing=False)
+    X["colour"] = X["colour"].astype(object)
+    parent = XGBoostAdapter(model("xgboost", enable_categorical=False))
+    with pytest.raises(ValueError, match=r"Use XGBClassifier\(enable_categorical=True\)"):
+        parent.fit(X, y, np.unique(y))
+
+
 def test_catboost_columns_come_in_the_order_of_the_sorted_labels():
     X, _, y = numbers()
     labels = np.array(["8", "9", "10"])[y]

@@ -58,3 +58,25 @@ def test_missing_values_are_refused(iris):
     assert not MLPAdapter(net).allows_missing
     with pytest.raises(ValueError, match="contains NaN.*imputer before it in a Pipeline"):
         MLPAdapter(net).read(np.full((1, 4), np.nan))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_logits_that_overflow_say_nothing(n_classes, iris):
+    """Infinities of both signs would be NaN; the classes are then equally likely."""
+    X, y = (part[: 50 * n_classes] for part in iris)
+    net = small_network(hidden_layer_sizes=(6, 5)).fit(X, y)
+    net.coefs_[-1][:] = np.where(np.arange(5) % 2, 1e308, -1e308)[:, None]
+    reading = MLPAdapter(net).read(np.vstack([X[:3], [[1e200, -1e200, 1e300, -1e300]] * 2]))
+    assert np.isfinite(reading.proba).all()
+    assert_allclose(reading.proba.sum(axis=1), 1.0)
+
+
+def test_one_row_is_read_as_among_others(digits):
+    """To the last bit, and so with the same units on."""
+    X, y = digits
+    adapter = MLPAdapter(small_network(hidden_layer_sizes=(40, 30), max_iter=5).fit(X, y))
+    together = adapter.read(X[:60])
+    for i in range(60):
+        alone = adapter.read(X[i : i + 1])
+        assert_array_equal(alone.proba[0], together.proba[i])
+        assert_array_equal(alone.modes.codes[0], together.modes.codes[i])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 import polycal
 from polycal import KernelDensityForest, ModelFileError
-from polycal.persistence import AlteredFileError
+from polycal.persistence import AlteredFileError, NotAModelFileError
 from polycal.persistence.container import DTYPES, MOST_NESTED, read, write
 from tests.toys.model_files import change
 
@@ -69,3 +71,24 @@ def test_a_byte_of_two_is_true(tmp_path):
     write(tmp_path / "m", {}, {"flags": np.array([0, 2, 1], np.uint8).view(bool)})
     _, _, arrays = read(tmp_path / "m")
     assert_array_equal(arrays["flags"].view(np.uint8), [0, 1, 1])
+
+
+@pytest.mark.timeout(60)
+def test_pipes_and_folders_are_neither_read_nor_replaced(iris, tmp_path):
+    """Opening a pipe would wait for its other end."""
+    model = KernelDensityForest(10, random_state=0).fit(*iris)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(NotAModelFileError, match=f"{name} is a named pipe"):
+            polycal.load(tmp_path / name)
+        with pytest.raises(FileExistsError, match="a named pipe, which is not replaced"):
+            model.save(tmp_path / name)
+    with pytest.raises(NotAModelFileError, match="is a folder"):
+        polycal.load(tmp_path)
+    with pytest.raises(IsADirectoryError, match="add a name for the file"):
+        model.save(tmp_path)
+    for act in (model.save, polycal.load):
+        with pytest.raises(ValueError, match="path is empty"):
+            act("")
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link"}

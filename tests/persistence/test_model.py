@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -54,6 +55,19 @@ def test_every_plan(plan, rows, tmp_path):
     X, y = rows
     model = KernelDensityForest(20, calibration=plan, random_state=0).fit(X[:300], y[:300])
     assert_same(again(model, tmp_path), model, X)
+
+
+def test_missing_values(rows, tmp_path):
+    X, y = rows
+    X = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    parent = HistGradientBoostingClassifier(max_iter=10, random_state=0)
+    model = GeodesicCalibrator(parent, calibration="holdout", random_state=0)
+    loaded = again(model.fit(X[:450], y[:450]), tmp_path)
+    assert_same(loaded, model, X[400:])
+    kept = loaded.model_.known_rows
+    assert np.isnan(kept.X).any()
+    assert_array_equal(kept.X, model.model_.known_rows.X)
+    assert_array_equal(kept.X_fit, model.model_.known_rows.X_fit)
 
 
 def test_the_papers_network(rows, tmp_path):

@@ -7,6 +7,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import polycal
+from polycal import GeodesicCalibrator
+from polycal.persistence import AlteredFileError
 from polycal.persistence.trees import Trees
 from polycal.persistence.values import Packer, Unpacker
 from tests.toys.model_files import PARENTS, forged
@@ -49,3 +51,18 @@ def test_the_depth_of_trees_is_not_believed(file, small):
     assert [t.tree_.max_depth for t in known.estimators_] == [
         t.tree_.max_depth for t in model.estimator_.estimators_
     ]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.5, 3.0])
+def test_leaves_without_probabilities_are_refused(value, rows, tmp_path):
+    parent = PARENTS["class weights"]()
+    GeodesicCalibrator(parent, calibration="holdout", random_state=0).fit(*rows).save(
+        tmp_path / "m"
+    )
+
+    def edit(manifest, arrays):
+        arrays["trees.value"] = arrays["trees.value"].copy()
+        arrays["trees.value"][-1, 0, 0] = value
+
+    with pytest.raises(AlteredFileError, match="trees"):
+        polycal.load(forged(tmp_path / "m", edit))

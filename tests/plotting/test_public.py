@@ -7,9 +7,11 @@ from polycal import plotting
 
 def test_public_names():
     assert plotting.__all__ == [
+        "AcceptanceDisplay",
         "DistanceDisplay",
         "KernelMatrixDisplay",
         "PosteriorMapDisplay",
         "ReliabilityDisplay",
+        "SetSizeDisplay",
         "TrustDisplay",
     ]

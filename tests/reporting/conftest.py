@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -24,3 +27,42 @@ def wine():
 def page_path(wine, tmp_path_factory):
     model, X, y, X_ood = wine
     return report(model, X, y, X_ood, tmp_path_factory.mktemp("report") / "wine.html")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None and os.environ.get("CI") != "true":
+        pytest.skip("no Chromium on this machine")
+    assert found, "CI must have Chromium: install the package chromium"
+    api = pytest.importorskip("playwright.sync_api")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, page_path):
+    """Opens the report; at the end nothing was logged and nothing else was asked for."""
+    noise, contexts = [], []
+
+    def visit(width=1100, scheme="light"):
+        size = {"width": width, "height": 800}
+        contexts.append(browser.new_context(viewport=size, color_scheme=scheme))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: noise.append(message.text))
+        page.on("pageerror", lambda error: noise.append(str(error)))
+        page.on(
+            "request",
+            lambda request: request.url.startswith(("file:", "data:")) or noise.append(request.url),
+        )
+        page.goto(page_path.as_uri())
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert noise == []

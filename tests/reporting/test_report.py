@@ -114,12 +114,14 @@ def test_bad_input(wine, tmp_path):
     model, X, y, _ = wine
     with pytest.raises(TypeError, match="fitted polycal estimator; got RandomForestClassifier"):
         report(RandomForestClassifier(), X, y, path=tmp_path / "r.html")
-    with pytest.raises(FileNotFoundError, match="which does not exist"):
+    with pytest.raises(FileNotFoundError, match="there is no such folder"):
         report(model, X, y, path=tmp_path / "no" / "r.html")
     with pytest.raises(NotFittedError):
         report(KernelDensityForest(), X, y, path=tmp_path / "r.html")
     with pytest.raises(IsADirectoryError, match="add a name for the file"):
         report(model, X, y, path=tmp_path)
+    with pytest.raises(ValueError, match="path is empty"):
+        report(model, X, y, path="")
     with pytest.raises(ValueError, match="max_rows"):
         report(model, X, y, path=tmp_path / "r.html", max_rows=0)
     with pytest.raises(ValueError, match="four"):

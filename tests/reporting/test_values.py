@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 from sklearn.compose import make_column_transformer
@@ -11,7 +13,7 @@ from sklearn.preprocessing import OrdinalEncoder
 
 from polycal import GeodesicCalibrator
 from polycal.reporting.findings import Findings
-from polycal.reporting.values import MISSING, decoded_levels, number_text
+from polycal.reporting.values import MISSING, date_text, decoded_levels, number_text
 
 
 def test_numbers_as_people_read_them():
@@ -57,3 +59,21 @@ def test_codes_of_a_pipeline_are_shown_as_their_categories():
     assert shown["city"]["usual"] in ("Oslo", "Bergen")
     others = {part["name"]: part for part in detail[4]["features"]}
     assert others["city"]["value"] == X.loc[4, "city"]
+
+
+def test_dates_are_shown_as_dates():
+    assert date_text(19_799.0) == "2024-03-17"
+    assert date_text(19_799.25) == "2024-03-17 06:00"
+    assert date_text(-1.0) == "1969-12-31"
+    assert date_text(np.nan) == MISSING
+    assert date_text(1e9) == "1,000,000,000"
+    rng = np.random.default_rng(0)
+    days = rng.integers(0, 900, 200).astype("timedelta64[D]")
+    X = pd.DataFrame({"when": np.datetime64("2022-01-01") + days, "x": rng.normal(size=200)})
+    model = GeodesicCalibrator(
+        RandomForestClassifier(20, random_state=0), calibration="holdout", random_state=0
+    ).fit(X, X["x"] > 0)
+    found = Findings.of(model, X[:20], (X["x"] > 0)[:20], None, 20, 0)
+    shown = {part["name"]: part for part in found.sets[0].detail[0]["features"]}
+    assert shown["when"]["value"] == str(X["when"][0].date())
+    assert re.fullmatch(r"202\d-\d\d-\d\d ± [\d.]+ days", shown["when"]["usual"])

@@ -12,8 +12,6 @@ from polycal.kernels import ForestIndex, NetworkIndex, TorchIndex
 from tests.toys.models import random_modes
 
 EXECUTION = Execution()
-# Kinds of modes: leaf ids, one group of bits, several, and all but the last of several.
-KINDS = ("leaves", "one layer", "three layers", "hidden layers")
 
 
 def random_leaves(rng, n, n_trees=20, n_leaves=6) -> ActivationModes:
@@ -52,22 +50,3 @@ PARTS = (slice(80), slice(80, None))  # stored modes and queries
 def modes_for(kind, rng, n):
     # Few symbols, so that similarities tie often; 300 units span two word steps.
     return random_modes(rng, n, (7, 300, 3)) if kind in BITS else random_leaves(rng, n)
-
-
-def near_modes(kind, seed, n_groups=8, per_group=12):
-    """Modes in groups that have most symbols in common, as rows of data have them."""
-    rng = np.random.default_rng(seed)
-    n = n_groups * per_group
-    group = np.arange(n) % n_groups
-    if kind == "leaves":
-        centres = np.random.default_rng(0).integers(0, 5, (n_groups, 30))
-        noise = rng.integers(0, 5, (n, 30))
-        return ActivationModes.from_leaves(
-            np.where(rng.random((n, 30)) < 0.3, noise, centres[group])
-        )
-    sizes = (70,) if kind == "one layer" else (70, 300, 3)
-    flipped = []
-    for size in sizes:
-        centres = np.random.default_rng(size).random((n_groups, size)) < 0.5
-        flipped.append(centres[group] ^ (rng.random((n, size)) < 0.1))
-    return ActivationModes.from_bits(flipped)

@@ -96,6 +96,9 @@ def write_tables(folder: Path) -> None:
     table[:120].to_csv(folder / "train.csv", index=False)
     table[120:].to_csv(folder / "test.csv", index=False)
     table[120:].drop(columns="label").to_csv(folder / "new.csv", index=False)
+    (folder / "days").mkdir()
+    for k in range(2):
+        table[120 + 29 * k : 149 + 29 * k].to_csv(folder / f"days/day-{k}.csv", index=False)
     table[120:].assign(proline=1e6).to_csv(folder / "other.csv", index=False)
 
 

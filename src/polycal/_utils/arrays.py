@@ -13,3 +13,9 @@ Singles: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.intp]  # counts, codes and positions
 Bools: TypeAlias = NDArray[np.bool_]
 Bytes: TypeAlias = NDArray[np.uint8]
+
+
+def are_shares(values: Floats, tolerance: float = 1e-9) -> bool:
+    """Whether all numbers are at least 0, and those along the last axis sum to 1."""
+    sums_to_one = np.abs(values.sum(axis=-1) - 1.0) <= tolerance  # False for NaN
+    return bool(sums_to_one.all() and (values >= 0).all())

@@ -11,7 +11,6 @@ from typing import TypeVar
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
-from sklearn.utils import gen_batches
 from tqdm.auto import tqdm
 
 from .arrays import Array
@@ -45,13 +44,14 @@ def map_blocks(
     budget = min(get_config()["working_memory"] * 2**20 / jobs, small)
     pieces = 8 * jobs if verbose else jobs  # a progress bar needs steps; large blocks are faster
     size = min(max(1, int(budget / max(bytes_per_row, 1))), max(64, -(-n_rows // pieces)))
-    blocks = list(gen_batches(n_rows, size))
-    hidden = not verbose or len(blocks) == 1
-    bar = tqdm(total=n_rows, desc=desc, unit="row", disable=hidden, leave=False)
+    blocks = [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+    if len(blocks) == 1:  # as in a prediction of one row, which a bar and threads would slow down
+        return [function(blocks[0])]
+    bar = tqdm(total=n_rows, desc=desc, unit="row", disable=not verbose, leave=False)
     results = []
     with bar, ExitStack() as stack:
         stream: Iterator[T] = map(function, blocks)
-        if jobs > 1 and len(blocks) > 1:
+        if jobs > 1:
             pool = stack.enter_context(ThreadPoolExecutor(jobs))
             with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads
                 stream = pool.map(function, blocks)

@@ -6,8 +6,15 @@ Every field of a dataclass that a fitted model is made of is either ``saved`` or
 
 from __future__ import annotations
 
+import sys
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, NamedTuple
+
+# Largest finite number. Logarithms, weights and the like are far below their own limits in every
+# fitted model; beyond these, sums and products of a forged one could overflow to NaN.
+FINITE = sys.float_info.max
+LARGEST_LOG = 1e100
+LARGEST_WEIGHT = 1e150
 
 
 class Array(NamedTuple):
@@ -23,15 +30,27 @@ class Array(NamedTuple):
     nonzero_rows: bool = False  # only rows that are not all zero are stored
     optional: bool = False  # whether it may be None
     sparse: bool = False  # only values that are not zero are stored
+    # the closed interval that values lie in
+    least: float = -FINITE
+    most: float = FINITE
+    missing: bool = False  # whether NaN may stand for a missing value
+
+    def along(self, *axes: str) -> Array:
+        """Some values of such an array, along other axes."""
+        return Array(self.dtype, axes, least=self.least, most=self.most)
 
 
 class Number(NamedTuple):
-    """A Python number: its type, whether it may be None, and the open interval it lies in."""
+    """A Python number: its type, whether it may be None, and the open interval it lies in.
+
+    It is finite; one that is ``infinite`` may be -inf or inf, and never NaN.
+    """
 
     kind: type[int] | type[float] | type[bool]
     optional: bool = False
     above: float | None = None
     below: float | None = None
+    infinite: bool = False
 
 
 class Value(NamedTuple):
@@ -52,15 +71,33 @@ Spec = Array | Number | Value | Part | Unsaved
 
 
 def saved_array(
-    shape: str, *, nonzero_rows: bool = False, optional: bool = False, sparse: bool = False
+    shape: str,
+    *,
+    nonzero_rows: bool = False,
+    optional: bool = False,
+    sparse: bool = False,
+    least: float = -FINITE,
+    most: float = FINITE,
+    missing: bool = False,
 ) -> Any:
     """A field that is an array, as in ``saved_array("float64 polytopes classes")``.
 
-    One that is optional has the default None.
+    One that is optional has the default None. Values are finite unless the limits are infinite,
+    and NaN only where one may be missing.
     """
     dtype, *axes = shape.split()
-    spec = Array(dtype, tuple(axes), nonzero_rows, optional, sparse)
+    spec = Array(dtype, tuple(axes), nonzero_rows, optional, sparse, least, most, missing)
     return _field(spec, None if optional else MISSING)
+
+
+def saved_log(shape: str, *, lowest: float = -LARGEST_LOG, **options: Any) -> Any:
+    """A field that is an array of logarithms, or of weights of logarithms."""
+    return saved_array(shape, least=lowest, most=LARGEST_LOG, **options)
+
+
+def saved_weight(shape: str, **options: Any) -> Any:
+    """A field that is an array of weights or counts, none of them negative."""
+    return saved_array(shape, least=0.0, most=LARGEST_WEIGHT, **options)
 
 
 def saved_number(
@@ -69,10 +106,11 @@ def saved_number(
     optional: bool = False,
     above: float | None = None,
     below: float | None = None,
+    infinite: bool = False,
     default: Any = MISSING,
 ) -> Any:
     """A field that is a number or a truth value."""
-    return _field(Number(kind, optional, above, below), default)
+    return _field(Number(kind, optional, above, below, infinite), default)
 
 
 def saved_value(default: Any = MISSING) -> Any:

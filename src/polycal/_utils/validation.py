@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import reprlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import validate_data
 
 from .arrays import Array, Floats, Ints
 
@@ -122,6 +126,18 @@ def is_table(X: object) -> None:
         raise ValueError(
             "Found array with 0 feature(s) while a minimum of 1 is required. Give a frame with "
             "columns."
+        )
+
+
+def check_frame(X: object) -> None:
+    """X is no frame without rows in memory, nor one of sparse columns."""
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, whose rows are not in memory. Collect it: X.collect().")
+    kinds = getattr(X, "dtypes", None)
+    if hasattr(X, "sparse") and any(str(kind).startswith("Sparse") for kind in kinds):  # type: ignore[union-attr]
+        raise TypeError(
+            "X is a frame with sparse columns, which polycal does not read. Give a dense one: "
+            "X.sparse.to_dense() if all columns are sparse."
         )
 
 
@@ -238,13 +254,17 @@ def check_labels(y: object, n_rows: int) -> Array:
     check_label_values(y)
     checked = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     labels: Array = column_or_1d(checked, warn=True)
-    if type_of_target(labels) == "continuous":
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")
+        kind = type_of_target(labels)
+        if kind != "continuous":
+            check_classification_targets(labels)
+    if kind == "continuous":
         raise ValueError(
             "Unknown label type: continuous. y holds numbers with fractions, such as "
             f"{labels[labels != np.round(labels)][0]:g}, and a classifier needs classes. Make "
             "classes of them (pandas.cut), or whole numbers."
         )
-    check_classification_targets(labels)
     if len(labels) != n_rows:
         raise ValueError(
             f"y must hold one label for each of the {n_rows} rows; it holds {len(labels)}."
@@ -307,6 +327,12 @@ def _check_one_kind(values: Array) -> None:
         raise ValueError(
             f"Unknown label type: y holds text and other values, such as {shown}, which have no "
             "common order. Make them one type: y.astype(str)."
+        )
+    if float in kinds:
+        kind = type(kinds[float]).__name__
+        raise ValueError(
+            f"Unknown label type: unknown. y is an array of Python objects ({kind}). Make them "
+            "numbers, y.astype(int), or text, y.astype(str)."
         )
 
 
@@ -415,3 +441,18 @@ def class_columns(y: object, classes: Array) -> Ints:
         )
     order = np.argsort(classes)
     return order[np.searchsorted(classes, labels, sorter=order)]
+
+
+def check_columns(model: BaseEstimator, X: Any) -> None:
+    """Raise scikit-learn's error for columns other than those of the fit, and say what to do."""
+    known = getattr(model, "feature_names_in_", None)
+    try:
+        validate_data(model, X, skip_check_array=True, reset=False)
+    except ValueError as error:
+        if known is None:
+            raise
+        absent = not set(known) <= set(X.columns)
+        cure = "Add or rename the missing columns" if absent else "Use the columns of the fit"
+        raise ValueError(
+            f"{str(error).rstrip()}\n{cure}: X[list(model.feature_names_in_)] has them in order."
+        ) from error

@@ -18,11 +18,11 @@ class LeakWarning(DataWarning):
 
 
 class FewRowsWarning(DataWarning):
-    """There are fewer calibration rows than the false-alarm bound needs."""
+    """There are fewer calibration rows than a promise needs."""
 
 
 class ShiftWarning(DataWarning):
-    """Most of the new rows lie where there was no training data."""
+    """New rows lie where there was no training data, or have other labels than expected."""
 
 
 def warn(message: str, category: type[DataWarning]) -> None:

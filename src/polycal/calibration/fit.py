@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.validation import n_bytes
 from ..core.execution import Execution
-from ..core.reading import LabelledRows
+from ..core.reading import LabelledRows, Reading
 from ..gate.bandwidth import GeodesicBandwidth, PolytopeBandwidth
 from ..gate.floor import (
     LEVELS,
@@ -25,11 +25,17 @@ from ..gate.floor import (
 )
 from ..gate.gate import Gate, GaussianGate, GeodesicGate
 from ..parents import Adapter
-from ..posterior.fit import CalibrationLabels, fit_pooled, fit_with_gamma, refit_through_gate
-from ..posterior.posterior import Posterior
+from ..posterior.fit import (
+    CalibrationLabels,
+    fit_pooled,
+    fit_with_gamma,
+    log_proba_without_own,
+    refit_through_gate,
+)
+from ..posterior.posterior import Posterior, mixture
 from ..posterior.votes import PolytopeVotes, QueryVotes
 from . import guards
-from .fitted_model import FittedModel
+from .fitted_model import EXACT_PLANS, FittedModel
 from .folds import (
     N_PARTS,
     CalibrationFold,
@@ -38,11 +44,14 @@ from .folds import (
     concatenated,
     cross_fit_splits,
     cross_fitted_folds,
+    groups_of,
     holdout_folds,
     holdout_split,
     out_of_bag_folds,
     read_rows,
+    stratified_parts,
 )
+from .kept_rows import keep_rows, with_fit_rows
 from .reference_set import ReferenceSet, ReferenceSettings
 
 # With 20 trees, about one row in 10,000 is in every bootstrap sample: it has no out-of-bag tree.
@@ -223,19 +232,40 @@ def conclude(
     gate = replace(gate, log_floor=floor if options.floor is None else options.floor)
     if options.floor is None:
         guards.warn_of_few_rows(scores, level)
+    grouped = None if new_weight is None else concatenated(folds, groups_of)
+    part = stratified_parts(y, grouped)
+    log_pi = log_proba_without_own(posterior, *weighed, believe_parent, part)
+    probabilities = mixture(gate.alpha(scores.log_f), log_pi, posterior.prior)
+    kept = keep_rows(folds, found.features(), scores.log_f, probabilities)
+    if found.plan in EXACT_PLANS and found.rows is not None and found.reading is not None:
+        judges = gate, posterior, execution
+        kept = with_fit_rows(kept, reference, found.reading, found.rows, *judges)
     reference = reference.with_tables()
-    return FittedModel(found.parent, reference, posterior, gate, scores, level, caution, found.plan)
+    return FittedModel(
+        found.parent, reference, posterior, gate, scores, level, caution, found.plan, kept
+    )
 
 
 @dataclass(frozen=True)
 class Calibration:
     """A fitted parent, its reference set, and the rows that it is calibrated on."""
 
-    plan: str  # "given", "holdout", "oob" or "cv"
+    plan: str  # one of PLANS
     parent: Adapter
     reference: ReferenceSet
     folds: list[CalibrationFold]
     own: OwnRows | None  # what tells scores by the folds from scores by the reference set
+    # that the parent was fitted on, and what it computes for them; None where they are not held
+    rows: LabelledRows | None = None
+    reading: Reading | None = None
+
+    def features(self) -> Floats:
+        """Features of the calibration rows, as the parent itself sees them, encoded."""
+        if self.plan in EXACT_PLANS or self.rows is None or self.reading is None:
+            return concatenated(self.folds, lambda fold: fold.X)
+        ids = concatenated(self.folds, lambda fold: fold.rows.ids)
+        features = self.reading.take(np.searchsorted(self.rows.ids, ids)).features
+        return self.reference.table.encode(features)
 
 
 def calibrate(
@@ -278,7 +308,7 @@ def calibrate(
         splits = cross_fit_splits(rows, classes, splitter, options.random_state)
         parents = (fit, reading)
         reference, folds, own = cross_fitted_folds(*parents, rows, splits, settings, execution)
-    return Calibration(plan, fitted, reference, folds, own)
+    return Calibration(plan, fitted, reference, folds, own, rows, reading)
 
 
 def choose_plan(

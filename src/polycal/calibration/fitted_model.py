@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Array, Floats, Ints
+from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.saved import saved_number, saved_part, saved_value, unsaved
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
@@ -20,12 +20,15 @@ from ..kernels import Search, build_index
 from ..parents import Adapter
 from ..posterior.posterior import Posterior, mixture, most_probable
 from ..posterior.votes import PolytopeVotes, QueryVotes
+from .kept_rows import KeptRows
 from .reference_set import ReferenceSet
 from .stream import Stream
 
 PLANS = ("given", "holdout", "oob", "cv", "stream")
 # The model that is calibrated is the one that answers.
 EXACT_PLANS = ("given", "holdout")
+# Probabilities in single precision sum to 1 within this, whatever the number of classes.
+SUM_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ class FittedModel:
     false_alarm: float = saved_number(float, above=0.0, below=1.0)  # level of the verdict's floor
     caution: float = saved_number(float, above=0.0, below=1.0)  # level of alpha's floor
     plan: str = saved_value()  # source of the calibration rows, one of PLANS
+    # calibration rows as they were scored; None in files of versions that did not keep them
+    kept: KeptRows | None = saved_part(default=None)
     # what rows are added to, where the model is one of a stream
     stream: Stream | None = saved_part(default=None)
 
@@ -132,6 +137,7 @@ class FittedModel:
     def read(self, X: Any, execution: Execution) -> tuple[Reading, Floats]:
         """What the parent computes for the rows, and their features, encoded."""
         reading = self.parent.read(X, execution.verbose)
+        check_proba(reading.proba)
         features = self.reference.table.encode(reading.features)
         reading = self.reference.read_modes(reading, features, execution)
         known = self.reference.polytopes.modes
@@ -178,6 +184,20 @@ class FittedModel:
                 answer.reading.proba, answer.votes, list(self.witnesses.values()), favoured
             ),
         )
+
+    def is_out(self, log_f: Floats) -> Bools:
+        """Which rows the verdict calls "out", by their scores."""
+        return self.scores.is_below(log_f, self.scores.verdict_floor(self.false_alarm))
+
+    @property
+    def known_rows(self) -> KeptRows:
+        """The kept rows, which a model from an older file lacks."""
+        if self.kept is None:
+            raise ValueError(
+                "this model was saved by a version of polycal that did not keep its calibration "
+                "rows, which this needs. Fit it again, and save it anew."
+            )
+        return self.kept
 
     @property
     def witnesses(self) -> dict[str, slice]:
@@ -238,6 +258,11 @@ class FittedModel:
             yield from self.stream.contradictions_with(tables)
         if self.scores.y is not None and self.scores.y.max() >= len(self.posterior.prior):
             yield "a calibration row has no class of the model"
+        if self.kept is not None:
+            table = self.reference.table
+            n_columns = len(table.numbers) + len(table.level_offsets) - 1
+            if self.kept.X.shape[1] != n_columns:
+                yield "the kept rows have other columns than the table"
         if self.gate.by_similarity == self.reference.euclidean:
             yield "the gate and the reference set find neighbours in different ways"
         reach = self.gate.reach if isinstance(self.gate, GeodesicGate) else None
@@ -257,3 +282,19 @@ class FittedModel:
                 yield "a query has votes of its own only among neighbours by similarity"
         elif (votes.ratios is None) != (gamma is None):
             yield "gamma and the ratios of the polytopes do not go together"
+
+
+def check_proba(proba: Floats) -> None:
+    """Raise where a parent's numbers are no probabilities.
+
+    Families check this too, with their own advice. A file may hold a parent that was forged.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        good = (np.abs(proba.sum(axis=1) - 1.0) <= SUM_TOLERANCE) & (proba >= 0).all(axis=1)
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(
+            f"the parent gives row {row} of X {proba[row].tolist()[:10]}, which are no "
+            "probabilities. Scale or clip the numbers of X, and load the model from a source that "
+            "you trust."
+        )

@@ -35,6 +35,7 @@ OWN_ROWS = 1000
 MOST_SCORED = 50_000
 # Classes beyond this share of the rows are no classes.
 MOST_CLASSES = 0.5
+SHOWN_CLASSES = 10  # of those that are too small
 # Random orders of the groups that a hold-out tries, to have every class on both sides.
 TRIES = 50
 
@@ -166,7 +167,7 @@ def out_of_bag_folds(
     """
     reference = ReferenceSet.build(reading, rows, settings, execution)
     owner = reference.row_polytope
-    alone = _alone(reference.polytopes.size, owner, rows)
+    alone = alone_in_polytope(reference.polytopes.size, owner, rows)
     out, share = parent.out_of_bag(reading, rows.groups)
     usable = (share > 0) & scored_rows(rows)
     if rows.groups is not None:
@@ -249,13 +250,13 @@ def _own_rows(
 ) -> CalibrationFold:
     """The rows of a reference set that have the first places, each scored without itself."""
     owner = reference.row_polytope
-    alone = _alone(reference.polytopes.size, owner, rows)
+    alone = alone_in_polytope(reference.polytopes.size, owner, rows)
     first = np.argsort(place)[:OWN_ROWS]
     own = np.where(alone, owner, -1)[first]
     return CalibrationFold.score(reference, reading.take(first), rows.take(first), execution, own)
 
 
-def _alone(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:
+def alone_in_polytope(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:
     """Whether the polytope of each row holds no row of another group."""
     weight = rows.weight
     if rows.groups is not None:  # of the group in the polytope
@@ -273,18 +274,19 @@ def read_rows(parent: Adapter, rows: LabelledRows, execution: Execution) -> Read
 def check_class_sizes(rows: LabelledRows, classes: Array) -> None:
     """Raise an error unless each class has a row to fit and a row to calibrate."""
     sizes = np.bincount(rows.y, minlength=len(classes))
-    small = int(np.argmin(sizes))
-    if sizes[small] < 2:
+    if sizes.min() < 2:
         if len(classes) > MOST_CLASSES * len(rows):
             raise ValueError(
                 f"y holds {len(classes)} classes in {len(rows)} rows, so hardly any label occurs "
                 "twice. If y is a number to be predicted, make classes of it (pandas.cut); if it "
                 "is a name or an id, give the column that holds the classes."
             )
+        few = classes[sizes < 2].tolist()
+        others = f" (and {len(few) - SHOWN_CLASSES} others)" if len(few) > SHOWN_CLASSES else ""
         raise ValueError(
-            f"class {classes[small]} has {sizes[small]} row(s) with positive weight; at least 2 "
-            "are needed, one to fit and one to calibrate. Add rows, merge or drop the class, or "
-            "give X_cal and y_cal."
+            f"class {', '.join(map(str, few[:SHOWN_CLASSES]))}{others} has 1 row with positive "
+            "weight; at least 2 are needed, one to fit and one to calibrate. Add rows, merge or "
+            "drop the class, or give X_cal and y_cal."
         )
 
 
@@ -456,3 +458,8 @@ def parts_of(part: Ints) -> list[tuple[Ints, Ints]]:
 def concatenated(folds: list[CalibrationFold], field: Callable[[CalibrationFold], Array]) -> Array:
     """A field of the rows of all folds, in one array."""
     return np.concatenate([field(fold) for fold in folds])
+
+
+def groups_of(fold: CalibrationFold) -> Ints:
+    """Group of each row of a fold; a row without groups is its own."""
+    return fold.rows.ids if fold.rows.groups is None else fold.rows.groups

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from inspect import signature
 from typing import Any
 
@@ -118,10 +119,12 @@ def warn_of_memory(
 ) -> None:
     """Warn if a frozen parent knows the labels of the calibration rows by heart.
 
-    Such a parent makes hardly any error on them, where rows on the same side of hyperplanes, which
-    know nothing of the parent, say little; and where a copy of it, which is fitted on some of the
-    other rows, makes many.
+    One that keeps its training rows, as k-NN does, may hold them. Any other one makes hardly any
+    error on them, where rows on the same side of hyperplanes, which know nothing of the parent, say
+    little; and where a copy of it, which is fitted on some of the other rows, makes many.
     """
+    if _warn_of_kept_rows(parent, folds):
+        return
     y = concatenated(folds, lambda fold: fold.rows.y)
     proba = concatenated(folds, lambda fold: fold.reading.proba)
     wrong = proba.argmax(axis=1) != y
@@ -160,6 +163,36 @@ def warn_of_memory(
         "on. (If it was fitted on very many more rows, none of them these, all is well.)",
         LeakWarning,
     )
+
+
+def _warn_of_kept_rows(parent: Adapter, folds: list[CalibrationFold]) -> bool:
+    """Warn if calibration rows stand among the rows that a frozen parent keeps; whether they do."""
+    X = [fold.reading.features for fold in folds]
+    name = type(parent.estimator).__name__
+    for kept in _tables_inside(parent.estimator, np.shape(X[0])[-1]):
+        shared, chances = zip(*(copies_between(kept, part) for part in X), strict=True)
+        if max(chances) < SURE:
+            warn(
+                f"{sum(map(sum, shared))} of {sum(map(len, shared))} calibration rows stand among "
+                f"the rows that the frozen {name} was fitted on, which it keeps: the probabilities "
+                "will be far too sure. Give rows as X_cal that it was not fitted on, or give the "
+                "parent unfitted.",
+                LeakWarning,
+            )
+            return True
+    return False
+
+
+def _tables_inside(part: Any, width: int, depth: int = 8) -> Iterator[Array]:
+    """Arrays of numbers of this width that an estimator, or one inside it, has as attributes."""
+    if isinstance(part, np.ndarray):
+        if part.ndim == 2 and part.shape[1] == width and part.dtype.kind in "fiu":
+            yield part
+    elif depth and isinstance(part, (list, tuple)):
+        for member in part:
+            yield from _tables_inside(member, width, depth - 1)
+    elif depth and hasattr(part, "get_params") and hasattr(part, "__dict__"):
+        yield from _tables_inside(list(vars(part).values()), width, depth - 1)
 
 
 def _far_better(n_wrong: int, n_other: int) -> bool:

@@ -91,7 +91,7 @@ class ReferenceSet:
     density: Density = saved_part()
     votes: QueryVotes | PolytopeVotes = saved_part()
     row_polytope: Ints = saved_array("int64 rows")  # polytope of each row
-    row_id: Ints = saved_array("int64 rows")  # number of each row in the user's X
+    row_id: Ints = saved_array("int64 rows", least=0)  # number of each row in the user's X
     n_neighbors: int = saved_number(int, above=0)
     fill: bool = saved_number(bool)
     euclidean: bool = saved_number(bool)
@@ -161,7 +161,8 @@ class ReferenceSet:
             if by_planes is None:
                 hyperplanes = HyperplaneVotes.build(*labels_of_rows, prior)
             else:
-                some_rows = LabelEvidence.of_rows(*labels_of_rows, settings.n_classes, by_planes)
+                how = (settings.n_classes, by_planes, execution.device)
+                some_rows = LabelEvidence.of_rows(*labels_of_rows, *how)
                 hyperplanes = QueryVotes(some_rows, prior, n_samples, SAMPLED_HYPERPLANE_POWERS)
         columns = some = None
         if robust:

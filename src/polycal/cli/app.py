@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,7 +69,11 @@ Encoding = Annotated[
 Decimal = Annotated[
     str | None, typer.Option(help='"." or ","; found if not named.', show_default=False)
 ]
+Level = Annotated[float, typer.Option(help="Share of days that may raise an alarm by chance.")]
+Smallest = Annotated[float, typer.Option(help="Smallest shift that is worth an alarm, as a share.")]
 Columns = list[str] | None
+# Exit code of an alarm, and features that are shown.
+ALARM, FEATURES_SHOWN = 3, 5
 
 
 def _columns_option(help: str) -> Any:
@@ -129,9 +134,9 @@ def fit(
 ) -> None:
     """Fit a parent on a table, calibrate it, and write a model file."""
     with _errors(), show.say.status("reading"):
-        from .columns import chosen_roles
-        from .files import STREAM, Source, check_output, decimal_of
+        from .files import STREAM, Source, check_output, decimal_of, no_column
         from .fit import fit_table
+        from .roles import chosen_roles
 
         if output == STREAM:
             raise ValueError("--output must name a file; a model is not written to stdout.")
@@ -145,7 +150,7 @@ def fit(
         names = list(table.columns)
         for option, name in (("--target", target), ("--weight", weight)):
             if name is not None and name not in names:
-                raise ValueError(f"{option} {name!r} is not a column of DATA: {names[:20]}.")
+                raise no_column(option, name, names)
         roles = {"drop": drop, "category": category, "number": number, "date": date, "text": text}
         chosen = chosen_roles([name for name in names if name not in (target, weight)], **roles)
     with _errors():
@@ -291,6 +296,105 @@ def explain(
         print(line["text"])
 
 
+@app.command(epilog="polycal check m.polycal day.csv --json")
+def check(
+    model: Model,
+    data: Data,
+    level: Level = 0.01,
+    smallest: Smallest = 0.01,
+    false_discovery: Annotated[
+        float, typer.Option(help="Share of the selected rows that may not be new.")
+    ] = 0.1,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether the rows of a file are like the calibration rows; exit code 3 is an alarm."""
+    with _errors():
+        from .check import check_file, facts
+        from .files import Source
+        from .tables import trained_mark
+
+        loaded = _load(model)
+        source = Source(data, sep, encoding, decimal, trained_mark(loaded))
+        options = {"level": level, "smallest": smallest, "false_discovery": false_discovery}
+        with show.say.status("checking"):
+            found = check_file(loaded, source, **options)
+    if as_json:
+        show.as_json(found.to_dict())
+    else:
+        show.facts(facts(found))
+        show.features(found.features[:FEATURES_SHOWN])
+    if found.alarm:
+        raise typer.Exit(ALARM)
+
+
+@app.command(epilog="polycal monitor m.polycal days/ --target label")
+def monitor(
+    model: Model,
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Folder of tables, one a day.", show_default=False),
+    ],
+    history: Annotated[
+        Path | None,
+        typer.Option(help="File of what was found; FOLDER/history.json if not named."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="HTML page; FOLDER/monitor.html if not named."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column of the labels, of days that have it.")
+    ] = None,
+    level: Level = 0.01,
+    smallest: Smallest = 0.01,
+    delta: Annotated[
+        float, typer.Option(help="Probability that the alarm of all days ever rings in vain.")
+    ] = 0.01,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    as_json: Json = False,
+) -> None:
+    """Check the new days of a folder, and write a page of all days; exit code 3 is an alarm."""
+    with _errors():
+        from .files import check_output
+        from .monitor import follow, open_history
+
+        path, page = history or folder / "history.json", output or folder / "monitor.html"
+        for file in (path, page):
+            check_output(file, model)
+        loaded = _load(model)
+        known = open_history(path, loaded, level, smallest, delta)
+        days = follow(known, path, folder, target, (sep, encoding, decimal), page)
+        new = []
+        with show.say.status("checking the days"):
+            for day in days:
+                new.append(day)
+                if not as_json:
+                    show.day(day)
+        from .._utils.files import atomic_file
+        from ..reporting.timeline import timeline
+
+        with atomic_file(page) as part:
+            part.write_text(timeline(known, f"{folder.resolve().name}: monitor"), encoding="utf-8")
+    if as_json:
+        show.as_json(
+            {
+                "days": [asdict(day) for day in new],
+                "stream": {"alarm": known.monitor.status.alarm, "rows": known.monitor.n_rows},
+                "page": str(page),
+                "history": str(path),
+            }
+        )
+    else:
+        show.line(f"{len(new)} new of {len(known.days)} days. Page: {page}")
+    if known.monitor.status.alarm or any(day.alarm for day in new):
+        raise typer.Exit(ALARM)
+
+
 @app.command(epilog="polycal info m.polycal --json")
 def info(model: Model, as_json: Json = False) -> None:
     """Show what a model file holds."""
@@ -352,7 +456,10 @@ def _errors() -> Iterator[None]:
     """Turn errors that a user can correct into one line and exit code 2; ctrl-C exits with 130."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemError) as error:
+        # At the edge of a compiled function, Python wraps the interrupt into a SystemError.
+        if not isinstance(error.__cause__ or error, KeyboardInterrupt):
+            raise
         show.line("Stopped; no incomplete file was left.")
         raise typer.Exit(130) from None
     except (OSError, ValueError, TypeError, ImportError, KeyError) as error:

@@ -13,7 +13,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from .._utils.files import special_kind
 from .._utils.optional import optional
 from ..core.roles import DECIMAL_MARKS
+from .numbers import contrary_number, find_decimal
 
 STREAM = Path("-")  # stdin or stdout
 TEXT_KINDS = (".csv", ".tsv", ".txt")
@@ -36,9 +39,6 @@ SAMPLE_LINES = 200
 PIECE = 50_000
 # Whole numbers with missing values stay whole, and dates are of one type.
 EXACT = {"integer_object_nulls": True, "date_as_object": False}
-COMMA_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
-POINT_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)\.\d+")
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}((,\d{3})+|(\.\d{3})+)")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Source:
         """The whole file as a pandas frame of at least one row."""
         pieces = list(self.pieces(None))
         if sum(map(len, pieces)) == 0:
-            raise ValueError(f"{self.name} holds no rows.")
+            raise ValueError(f"{self.name} holds no rows below its header.")
         return pieces[0] if len(pieces) == 1 else optional("pandas", "cli").concat(pieces)
 
     def pieces(self, n_rows: int | None) -> Iterator[Any]:
@@ -97,14 +97,19 @@ class Source:
         Parquet file, from 0. ``attrs`` has the name of the file, the decimal mark, and whether the
         columns have types.
         """
-        with self._opened() as file:
-            start = _peek(file)
-            if not start:
-                raise ValueError(f"{self.name} is empty.")
-            if start.startswith(b"PAR1"):
-                yield from self._parquet_pieces(file, n_rows)
-            else:
-                yield from self._csv_pieces(file, start, n_rows or PIECE)
+        try:
+            with self._opened() as file:
+                start = _peek(file)
+                if not start:
+                    raise ValueError(f"{self.name} is empty.")
+                if start.startswith(b"PAR1"):
+                    yield from self._parquet_pieces(file, n_rows)
+                else:
+                    yield from self._csv_pieces(file, start, n_rows or PIECE)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(
+                f"{self.name} is zipped, and damaged or cut: {error}. Copy it again."
+            ) from None
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
@@ -114,7 +119,10 @@ class Source:
             return
         kind_of(self.path)
         if not self.path.is_file():
-            raise FileNotFoundError(f"there is no file {self.path}.")
+            kind = special_kind(self.path)
+            if kind is None:
+                raise FileNotFoundError(f"there is no file {self.path}.")
+            raise ValueError(f"{self.path} is {kind}. Give a file, or - to read from a pipe.")
         with open(self.path, "rb", buffering=SAMPLE_BYTES) as file:
             yield _unzipped(file)
 
@@ -126,13 +134,22 @@ class Source:
             with parquet.ParquetFile(seekable) as table:
                 batches = [table.read()] if n_rows is None else table.iter_batches(n_rows)
                 for batch in batches:
-                    frame = batch.to_pandas(**EXACT).reset_index(drop=True)
+                    frame = self._to_pandas(batch)
                     frame.columns = _names([str(name) for name in frame.columns], self.name)
                     frame.index = frame.index + first
                     first += len(frame)
                     yield self._described(frame, "row", ".", True)
-        except optional("pyarrow", "cli").ArrowException as error:
+        except (optional("pyarrow", "cli").ArrowException, OSError) as error:
             raise ValueError(f"{self.name} is no Parquet file that can be read: {error}.") from None
+
+    def _to_pandas(self, batch: Any) -> Any:
+        try:
+            return batch.to_pandas(**EXACT).reset_index(drop=True)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:  # of its description
+            raise ValueError(
+                f"{self.name} describes its columns in a way that cannot be read: {error!r}. Write "
+                "the file again."
+            ) from None
 
     def _csv_pieces(self, file: IO[bytes], start: bytes, n_rows: int) -> Iterator[Any]:
         csv.field_size_limit(2**31 - 1)
@@ -178,9 +195,8 @@ class Source:
                 if len(row) != len(names):
                     raise ValueError(
                         f"{self.name}, line {first + skipped}: {_n(len(row), 'cell')} where the "
-                        f"header has {len(names)} (separator {_shown(separator)}). Correct the "
-                        "line (a cell that holds the separator needs quotes), or name another "
-                        f"separator: --sep '{',' if separator == ';' else ';'}'."
+                        f"header has {len(names)} (separator {_shown(separator)}). "
+                        f"{_cure(names, separator)}"
                     )
                 rows.append(row)
                 at.append(first + skipped)
@@ -216,9 +232,10 @@ class Source:
                 start
             )  # a character may be cut at the end
         except UnicodeDecodeError:
+            where = self._bad_line("utf-8")
             warnings.warn(
-                f"{self.name} is not UTF-8, and is read as cp1252 (Windows, Western Europe). Name "
-                "another encoding with --encoding.",
+                f"{self.name} is not UTF-8{where}, and is read as cp1252 (Windows, "
+                "Western Europe). Name another encoding with --encoding.",
                 stacklevel=2,
             )
             return "cp1252"
@@ -307,8 +324,11 @@ def check_output(path: Path, *inputs: Path) -> None:
         return
     if not path.resolve().parent.is_dir():
         raise ValueError(f"the folder {path.parent} of {path} does not exist. Make it first.")
-    if path.is_dir():
+    kind = special_kind(path)
+    if kind == "a folder":
         raise ValueError(f"{path} is a folder; name a file in it.")
+    if kind is not None:
+        raise ValueError(f"{path} is {kind}, which is not replaced. Name a file to write.")
     if not os.access(path.resolve().parent, os.W_OK):
         raise ValueError(f"the folder {path.parent} of {path} is not writable. Choose another.")
     for given in inputs:
@@ -333,36 +353,12 @@ def find_separator(lines: list[str]) -> str:
     return found
 
 
-def find_decimal(rows: Iterable[list[str]], separator: str) -> str:
-    """The decimal mark: "," where more cells are numbers with it than with a point.
-
-    Cells that may be thousands, such as 1.234, count only where there are no others.
-    """
-    comma, point = _fractions(rows)
-    sure_comma, sure_point = _sure(comma), _sure(point)
-    if sure_comma or sure_point:
-        return "," if len(sure_comma) > len(sure_point) else "."
-    return "," if separator != "," and len(comma) > len(point) else "."
-
-
-def contrary_number(rows: Iterable[list[str]], decimal: str) -> str | None:
-    """A cell that is a number with the other decimal mark alone; None if one surely has this."""
-    comma, point = map(_sure, _fractions(rows))
-    same, other = (comma, point) if decimal == "," else (point, comma)
-    return other[0] if other and not same else None
-
-
-def _fractions(rows: Iterable[list[str]]) -> tuple[list[str], list[str]]:
-    """Cells that are numbers with a decimal comma, and those with a decimal point."""
-    cells = [cell.strip() for row in rows for cell in row]
-    comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
-    point = [cell for cell in cells if POINT_NUMBER.fullmatch(cell)]
-    return comma, point
-
-
-def _sure(cells: list[str]) -> list[str]:
-    """Numbers whose mark cannot be that of thousands."""
-    return [cell for cell in cells if not THOUSANDS.fullmatch(cell)]
+def no_column(option: str, name: object, names: list[str]) -> ValueError:
+    """The error of a name that no column has."""
+    hint = "The first line of a file must hold the names."
+    if len(names) == 1:
+        hint = f"{hint} If it does, name the separator: --sep."
+    return ValueError(f"{option} {name!r} is not a column of DATA: {names[:20]}. {hint}")
 
 
 def decimal_of(table: Any) -> str | None:
@@ -437,6 +433,14 @@ class _Whole(io.RawIOBase):
 
 def _n(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def _cure(names: list[str], separator: str) -> str:
+    """What to do about a line that does not fit the header."""
+    other = f"name another separator: --sep '{',' if separator == ';' else ';'}'."
+    if len(names) == 1:
+        return f"Remove {names[0]!r} if it is a title and not the header, or {other}"
+    return f"Correct the line (a cell that holds the separator needs quotes), or {other}"
 
 
 def _shown(separator: str) -> str:

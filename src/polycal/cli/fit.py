@@ -21,7 +21,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from .._utils.optional import optional
 from ..core.roles import CATEGORY, NUMBER, ColumnRoles, Role
 from ..estimators import GeodesicCalibrator
-from .columns import decide, typed
+from .columns import typed
+from .roles import decide
 from .tables import labels_of
 
 N_TREES = 300

@@ -13,8 +13,9 @@ from .._utils.files import atomic_file
 from .._utils.optional import optional
 from ..calibration.query_guards import warn_of_shift
 from ..core.execution import Execution
+from ..estimators.answers import answer_columns
 from ..gate.explanation import EDGE, INSIDE, OUTSIDE
-from .files import STREAM, Source, Writer, kind_of
+from .files import STREAM, Source, Writer, kind_of, no_column
 from .tables import features_of
 
 
@@ -53,16 +54,12 @@ def predict_table(model: Any, table: Any, keep: list[str], prefix: str) -> Any:
     pandas = optional("pandas", "cli")
     absent = [name for name in keep if name not in table.columns]
     if absent:
-        raise ValueError(f"--keep {absent} is not a column of DATA: {list(table.columns)[:20]}.")
+        raise no_column("--keep", absent[0], list(table.columns))
     X = features_of(model, table)
     answer = model.answer(X)
     names = getattr(model, "feature_names_in_", None)
     warn_of_shift(model.model_, answer, names, Execution(model.n_jobs))
-    why = model.explain_answer(answer)
-    columns = {"prediction": model.classes_[answer.most_probable]}
-    columns |= {f"p_{label}": answer.probabilities[:, k] for k, label in enumerate(model.classes_)}
-    columns |= {"trust": why.weight, "verdict": why.verdict.astype(str)}
-    columns = {f"{prefix}{name}": values for name, values in columns.items()}
+    columns = answer_columns(model, answer, prefix)
     twice = [name for name in keep if name in columns]
     if twice:
         raise ValueError(

@@ -55,6 +55,30 @@ def columns(roles: Any) -> None:
     say.print(table)
 
 
+def features(moved: Any) -> None:
+    """How far features have moved."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("feature", "p-value", "distance", "in selected rows"):
+        table.add_column(name, overflow="fold")
+    for one in moved:
+        selected = "" if math.isnan(one.distance_selected) else f"{one.distance_selected:.3f}"
+        table.add_row(Text(one.name), f"{one.p_value:.3g}", f"{one.distance:.3f}", selected)
+    out.print(table)
+
+
+def day(found: Any) -> None:
+    """One day of a folder, in one line on stdout."""
+    accuracy = "" if found.accuracy is None else f", expected accuracy {found.accuracy:.3f}"
+    realised = "" if found.realised is None else f", realised {found.realised:.3f}"
+    word = "ALARM" if found.alarm else "ok"
+    out.print(
+        f"{found.name}: {word}, p = {found.p_value:.3g}, {found.share_new:.1%} of "
+        f"{found.n_rows:,} rows new{accuracy}{realised}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
 def as_json(value: Any, console: Console | None = None) -> None:
     """One JSON object in one line."""
     text = json.dumps(_finite(value), default=str, allow_nan=False)

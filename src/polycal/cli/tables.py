@@ -11,7 +11,7 @@ from .._utils.arrays import Array
 from .._utils.optional import optional
 from ..core.roles import CATEGORY, DATE, NUMBER, TEXT, ColumnRoles, Role
 from .columns import exact_text, typed
-from .files import place_of
+from .files import no_column, place_of
 
 
 def features_of(model: Any, table: Any) -> Any:
@@ -82,10 +82,7 @@ def category_columns(model: Any) -> list[str]:
 def labels_of(table: Any, target: str, classes: Array | None = None) -> Array:
     """Labels as text, exactly as in the file; those of known classes in their type."""
     if target not in table.columns:
-        raise ValueError(
-            f"--target {target!r} is not a column of {table.attrs.get('file', 'DATA')}: "
-            f"{list(table.columns)[:20]}."
-        )
+        raise no_column("--target", target, list(table.columns))
     text = exact_text(table[target])
     empty = np.flatnonzero([word is None or not word.strip() for word in text])
     if len(empty):

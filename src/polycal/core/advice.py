@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
+
+import numpy as np
+
+
+def as_numbers(X: Any, name: str, example: Any) -> str:
+    """For a value that says what number it should be; "" if it does not."""
+    if isinstance(example, (datetime.timedelta, np.timedelta64)):
+        frame = hasattr(X, "iloc")
+        cast = (
+            f"X[{name}].dt.total_seconds()" if frame else f"polars.col({name}).dt.total_seconds()"
+        )
+        return f"Make it a number, such as {cast}, or leave the column out."
+    if isinstance(example, datetime.time):
+        return "Make it a number, such as hours since midnight, or leave the column out."
+    if isinstance(example, (list, tuple, dict, set, np.ndarray)):
+        return "Make a column of numbers of each of its parts, or leave the column out."
+    return ""
 
 
 def make_category(X: Any, name: str) -> str:

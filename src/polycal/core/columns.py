@@ -29,8 +29,8 @@ NEAR = 2.0
 class Fences:
     """Bounds of each number, beyond which distances are counted by their logarithm."""
 
-    lower: Floats = saved_array("float64 numbers")
-    upper: Floats = saved_array("float64 numbers")
+    lower: Floats = saved_array("float64 numbers", least=-np.inf, most=np.inf)
+    upper: Floats = saved_array("float64 numbers", least=-np.inf, most=np.inf)
 
     @classmethod
     def of(cls, X: Floats) -> Fences:

@@ -18,11 +18,13 @@ import numpy as np
 from .._utils.arrays import Floats, Ints
 from .._utils.blocks import map_blocks
 from .._utils.compiled import njit
-from .._utils.saved import saved_array, saved_part
+from .._utils.saved import saved_array, saved_log, saved_part
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 # Distances are cut here, so that their differences are numbers.
 FARTHEST = 1e300
+# Smallest number above 0.
+SMALLEST = math.ulp(0.0)
 
 
 class DensityArrays(NamedTuple):
@@ -66,15 +68,15 @@ class Density:
 
     mean: Floats = saved_array("float64 polytopes numbers")
     # 1 / variance; one row where all polytopes share it
-    precision: Floats = saved_array("float64 widths numbers")
-    log_norm: Floats = saved_array("float64 polytopes")  # log density at the centre
+    precision: Floats = saved_array("float64 widths numbers", least=SMALLEST)
+    log_norm: Floats = saved_log("float64 polytopes")  # log density at the centre
     # log density of a missing number; 0 where a symbol encodes that it is missing
-    log_missing: Floats = saved_array("float64 numbers")
+    log_missing: Floats = saved_log("float64 numbers")
     # log of the share of a level over the largest share of its symbol
-    log_share: Floats = saved_array("float64 polytopes levels")
+    log_share: Floats = saved_log("float64 polytopes levels")
     # first level of each symbol, and the number of all levels
     level_offsets: Ints = saved_array("int64 offsets")
-    log_mass: Floats = saved_array("float64 polytopes")  # log of the share of rows
+    log_mass: Floats = saved_log("float64 polytopes", lowest=-math.inf)  # log of the share of rows
     ranges: Ranges | None = saved_part(default=None)
 
     @classmethod

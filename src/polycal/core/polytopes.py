@@ -14,7 +14,7 @@ import numpy as np
 
 from .._utils.arrays import Floats, Ints
 from .._utils.compiled import njit
-from .._utils.saved import saved_array, unsaved
+from .._utils.saved import saved_array, saved_weight, unsaved
 from .reading import ActivationModes
 from .table import all_finite
 
@@ -30,14 +30,14 @@ class Polytopes:
     """
 
     modes: ActivationModes = unsaved("the first modes of the label evidence")
-    counts: Floats = saved_array("float64 polytopes classes")  # weighted
+    counts: Floats = saved_weight("float64 polytopes classes")  # weighted
     mean: Floats = saved_array("float64 polytopes numbers")  # of the observed; 0 without any
     # within the polytope, not regularised; most polytopes hold one row, which does not vary
-    variance: Floats = saved_array("float64 polytopes numbers", nonzero_rows=True)
+    variance: Floats = saved_array("float64 polytopes numbers", nonzero_rows=True, least=0.0)
     # total weight of the rows in mean and variance; one column where no number is missing
-    observed: Floats = saved_array("float64 polytopes observed")
+    observed: Floats = saved_weight("float64 polytopes observed")
     # weight of each level; most polytopes hold one row, which has one level of each category
-    levels: Floats = saved_array("float64 polytopes levels", sparse=True)
+    levels: Floats = saved_weight("float64 polytopes levels", sparse=True)
 
     @classmethod
     def from_rows(

@@ -45,6 +45,7 @@ class Role(NamedTuple):
     # of a number: texts that stand for a missing value; of a date: its format; of a category: the
     # role that its data type alone would give
     details: tuple[str, ...] = ()
+    unit: str = ""  # of a number in a text file, such as "%"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class ColumnRoles:
     unchanged: bool = saved_number(bool)
     # the decimal mark of the text file that the columns were read from; None without one
     decimal: str | None = saved_value(default=None)
+    # the unit of each number, as it was in the text file; none in files that are older than units
+    units: tuple[str, ...] = saved_value(default=())
 
     @classmethod
     def of(
@@ -70,18 +73,20 @@ class ColumnRoles:
     ) -> ColumnRoles:
         """Build from the role of each column."""
         found = columns.values()
-        parts = [tuple(part) for part in zip(*found, strict=True)] or [(), (), ()]
-        roles, reasons, details = parts
-        return cls(tuple(columns), roles, reasons, details, unchanged, decimal)
+        parts = [tuple(part) for part in zip(*found, strict=True)] or [(), (), (), ()]
+        roles, reasons, details, units = parts
+        units = units if any(units) else ()
+        return cls(tuple(columns), roles, reasons, details, unchanged, decimal, units)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def items(self) -> Iterator[tuple[str, Role]]:
         """Name and role of each column."""
-        parts = zip(self.names, self.roles, self.reasons, self.details, strict=True)
-        for name, role, reason, details in parts:
-            yield name, Role(role, reason, details)
+        units = self.units or ("",) * len(self)
+        parts = zip(self.names, self.roles, self.reasons, self.details, units, strict=True)
+        for name, role, reason, details, unit in parts:
+            yield name, Role(role, reason, details, unit)
 
     def with_role(self, *roles: str) -> list[str]:
         """Names of the columns that have one of these roles."""
@@ -131,6 +136,8 @@ class ColumnRoles:
             yield "the roles of the columns do not fit their names"
         elif not set(self.roles) <= set(ROLES) or not all(map(_is_texts, self.details)):
             yield "the role of a column is not known"
+        elif not _is_texts(self.units) or len(self.units) not in (0, len(self.names)):
+            yield "the units of the columns do not fit their names"
         elif self.decimal is not None and not _is_decimal_mark(self.decimal):
             yield "the decimal mark is neither a point nor a comma"
 

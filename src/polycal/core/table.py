@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 
 from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.saved import saved_array, saved_part, saved_value
-from .advice import encode, make_category
+from .advice import as_numbers, encode, make_category
 from .columns import FAR, Fences, quartiles
 
 # Names of the data types of categories in pandas and polars.
@@ -390,15 +390,19 @@ def all_finite(values: Floats) -> bool:
 
 def _number_column(X: Any, j: int, takes_categories: bool = True) -> Floats:
     column = column_values(X, j)
-    if column.dtype.kind in "fiub":
+    if column.dtype.kind in "fiub" and column.ndim == 1:
         return column.astype(np.float64)
     try:
+        if column.ndim > 1:  # structs of polars
+            raise TypeError("a value is no number")
         missing = _is_missing(column)
         return np.where(missing, np.nan, np.where(missing, 0, column)).astype(np.float64)
     except (TypeError, ValueError) as error:
         name = f"{X.columns[j]!r}" if hasattr(X, "columns") else f"{j}"
-        example = next(v for v in column if not isinstance(v, (int, float)) and not is_missing(v))
-        advice = make_category(X, name) if takes_categories else encode(name)
+        others = (v for v in column if not isinstance(v, (int, float)))
+        example = next(v for v in others if np.ndim(v) or not is_missing(v))
+        advice = as_numbers(X, name, example)
+        advice = advice or (make_category(X, name) if takes_categories else encode(name))
         raise ValueError(
             f"column {name} holds {example!r}, which is not a number. {advice}"
         ) from error
@@ -421,6 +425,8 @@ def is_missing(value: Any) -> bool:
         return not bool(value == value)  # NaN differs from itself
     except TypeError:  # pandas.NA has no truth value
         return True
+    except ValueError:  # an array
+        return False
 
 
 def _keys(column: Array) -> Array:

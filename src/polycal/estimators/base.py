@@ -27,19 +27,24 @@ from ..calibration.fitted_model import Answer
 from ..core.copies import find_copies
 from ..core.execution import Execution
 from ..core.reading import LabelledRows, Reading
+from ..core.records import frame_of_records, is_records
 from ..core.roles import ColumnRoles, declared_names, learn_roles, report_roles
 from ..core.table import check_numbers, check_table, find_categories
 from ..parents import Adapter
 from .collections import lazy_on_dask
+from .decisions import DecisionMethods
 from .facts import model_facts
 from .inspection import Inspection
+from .watching import Watching
 
 # Groups of copies that every class must have.
 LEAST_GROUPS = 10
 PAPER = {"posterior": "kernel", "gate": "gaussian", "bandwidth": "polytope", "scoring": "ece"}
 
 
-class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseCalibrator(
+    Inspection, Watching, DecisionMethods, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
+):
     """``fit`` and all queries; a subclass makes the parent."""
 
     columns_: ColumnRoles | None = None  # how the columns of a frame were read
@@ -414,6 +419,8 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 "X is a DataLoader that does not keep the order of its rows, so no answer could be "
                 "matched to its row. Use shuffle=False and no sampler."
             )
+        if is_records(X) and not (parent.raw_input and self.columns_ is None):  # not a batch
+            X = frame_of_records(X, self.columns_)
         return self._check_table(parent, X, None, reset=False)[0]
 
     def _check_table(self, parent: Adapter, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
@@ -423,12 +430,15 @@ class BaseCalibrator(Inspection, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         takes more than tables (a Pipeline, a torch module) gets X unchanged, and so does any
         parent where X is a frame or has categories. An array of numbers becomes float64.
         """
+        validation.check_frame(X)
         framed = hasattr(X, "columns")
         if framed or not parent.raw_input:
             validation.is_table(X)
         if framed:
             validation.unique_names(X.columns)
             X = self._by_roles(parent, X, reset)
+            if not reset:
+                validation.check_columns(self, X)
         is_table = framed or getattr(X, "ndim", 0) == 2
         if parent.raw_input:
             if is_table:

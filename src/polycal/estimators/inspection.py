@@ -184,10 +184,11 @@ class Inspection(ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model into one file, which ``polycal.load`` reads.
 
-        An interrupted call leaves no partial file; an existing file is replaced. The file holds no
-        code: networks (PyTorch, skorch, Keras) must be passed to ``load`` again. A constructor
-        parameter that a file cannot hold (a ``RandomState``, a splitter, a function) gives a
-        warning and is None in the loaded model.
+        An interrupted call leaves no partial file. An existing file is replaced (a link to one
+        stays, and leads to the new file); a pipe or a device is refused. The file holds no code:
+        networks (PyTorch, skorch, Keras) must be passed to ``load`` again. A constructor parameter
+        that a file cannot hold (a ``RandomState``, a splitter, a function) gives a warning and is
+        None in the loaded model.
 
         Parameters
         ----------

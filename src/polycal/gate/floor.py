@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import beta
 
 from .._utils.arrays import Bools, Floats, Ints
-from .._utils.saved import saved_array, saved_number
+from .._utils.saved import LARGEST_WEIGHT, saved_array, saved_number, saved_weight
 from .._utils.significance import above_chance, n_effective
 
 # Share of a score that is no more than the rounding of the sums behind it.
@@ -38,10 +38,12 @@ RARE = 0.2
 class CalibrationScores:
     """log f of the calibration rows: the scores of in-distribution rows."""
 
-    log_f: Floats = saved_array("float64 calibration_rows")
-    weight: Floats = saved_array("float64 calibration_rows")
+    log_f: Floats = saved_array("float64 calibration_rows", least=-math.inf, most=math.inf)
+    weight: Floats = saved_weight("float64 calibration_rows")
     # Weight of a new row and of its group, which it counts as one with; None: the mean weight
-    new_weight: float | None = saved_number(float, optional=True, above=0.0, default=None)
+    new_weight: float | None = saved_number(
+        float, optional=True, above=0.0, below=LARGEST_WEIGHT, default=None
+    )
     # Confidence that the bound holds for this very model; None: it holds on average over models
     confidence: float | None = saved_number(
         float, optional=True, above=0.0, below=1.0, default=None
@@ -225,6 +227,8 @@ class CalibrationScores:
         """Inconsistencies in scores that were read from a file, as messages."""
         if len(self.log_f) == 0:
             yield "there are no calibration rows"
+        elif not self.weight.sum() > 0:
+            yield "no calibration row has a weight"
         elif self.y is not None and self.y.min() < 0:
             yield "a calibration row has no class"
 

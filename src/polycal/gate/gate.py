@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import expit
 
 from .._utils.arrays import Floats
-from .._utils.saved import saved_number
+from .._utils.saved import LARGEST_LOG, saved_number
 from ..core.density import Density
 from ..core.neighbours import Neighbours
 from .floor import interquartile_range, logistic_scale, ranks
@@ -52,7 +52,7 @@ class Gate(ABC):
     """
 
     n_samples: int = saved_number(int, above=1, below=2**63)
-    log_floor: float = saved_number(float)
+    log_floor: float = saved_number(float, infinite=True)
     # whether neighbours were found by K; a Euclidean neighbour counts whatever its K is
     by_similarity: bool = saved_number(bool)
 
@@ -125,10 +125,12 @@ class GeodesicGate(Gate):
     f falls by ``SLOPE`` for each half range that the farthest number lies beyond ``reach``.
     """
 
-    kappa: float = saved_number(float)
-    scale: float = saved_number(float, above=0.0)
+    kappa: float = saved_number(float, above=-LARGEST_LOG, below=LARGEST_LOG)
+    scale: float = saved_number(float, above=1 / LARGEST_LOG)
     # highest energy of the calibration rows; None where the second term is mean log K
-    ceiling: float | None = saved_number(float, optional=True, default=None)
+    ceiling: float | None = saved_number(
+        float, optional=True, above=-LARGEST_LOG, below=LARGEST_LOG, default=None
+    )
     # whether the lift of the posterior is part of the score
     lifts: bool = saved_number(bool, default=True)
     # how far numbers of all but ``BEYOND_REACH`` of the calibration rows are out of their ranges,

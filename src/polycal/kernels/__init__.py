@@ -11,6 +11,7 @@ from .hyperplanes import Hyperplanes
 from .network import NetworkIndex
 from .path_tables import PathTables, Sampling
 from .sampled import SampledIndex
+from .sampled_torch import TorchSampledIndex, build_sampled_index
 from .sides import LabelledSides
 from .stored_modes import StoredModes, keys_of
 from .stream_tables import StreamTables
@@ -32,7 +33,9 @@ __all__ = [
     "StreamTables",
     "StreamedTables",
     "TorchIndex",
+    "TorchSampledIndex",
     "build_index",
+    "build_sampled_index",
     "keys_of",
     "pair_similarity",
 ]

@@ -10,6 +10,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,27 @@ class KernelIndex(ABC):
     def __init__(self, modes: ActivationModes):
         self.modes = modes
         self._kept_counts: tuple[weakref.ref[Floats] | None, Any] = None, None
+        self._building = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept_counts": (None, None)}
+        state = {**self.__dict__, "_kept_counts": (None, None)}
+        del state["_building"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._building = Lock()
 
     def _prepare(self, execution: Execution) -> None:
-        """Build what the threads share, before they start."""
+        """Build what the threads share, before they start.
+
+        The lock is for threads of the user: the first of them builds, and the others wait.
+        """
+        with self._building:
+            self._build(execution)
+
+    def _build(self, execution: Execution) -> None:
+        """Build what is made at the first query; nothing if it is there already."""
         return
 
     def _prepared_counts(self, counts: Floats) -> Any:

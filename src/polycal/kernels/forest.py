@@ -84,7 +84,7 @@ class ForestIndex(KernelIndex):
         """The method in use, "index" or "scan"."""
         return "index" if self._tables.use_index else "scan"
 
-    def _prepare(self, execution: Execution) -> None:
+    def _build(self, execution: Execution) -> None:
         self._tables  # noqa: B018
 
     def _prepare_counts(self, counts: Floats) -> tuple[Array, Array]:

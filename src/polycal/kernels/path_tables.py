@@ -12,19 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.blocks import concatenate, map_blocks
-from .._utils.saved import saved_array, saved_number
+from .._utils.saved import saved_array, saved_number, saved_weight
 from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
 from ..core.reading import ActivationModes
+from . import torch_buckets
 from .forest import VISIT_COST
 from .sampled_loops import (
-    LARGEST_WEIGHT,
     BucketArrays,
     LabelledModes,
     ModeLabels,
@@ -45,7 +45,7 @@ MOST_BITS = 6
 # Work of a query, in comparisons of a leaf id in the exact scan (benchmarks/scale.py --work
 # measures it): one draw of a path, one look-up in a table; one word of 64 bits of a stored mode and
 # the powers of its similarity, for a network and for rows that vote by hyperplanes.
-DRAW_WORK, LOOK_UP_WORK = 30.0, 1400.0
+DRAW_WORK, LOOK_UP_WORK = 6.5, 1400.0
 WORD_WORK, POWER_WORK = 4.0, 170.0
 SIDE_WORD_WORK, SIDE_POWER_WORK = 2.6, 18.0
 # Stored modes that the visits of a query are estimated from, where there are more.
@@ -121,7 +121,7 @@ class PathTables:
     scales: Ints = saved_array("int64 table_scales")  # ascending numbers of paths
     n_groups: int = saved_number(int, above=0, below=2**31)  # numbers of a path; 1 for leaf ids
     label: Array = saved_array("int32 table_modes")  # class of a mode that has one; -1 for others
-    weight: Floats = saved_array("float64 table_modes")  # of that class
+    weight: Floats = saved_weight("float64 table_modes")  # of that class
     n_candidates: int = saved_number(int, above=0)  # modes that may be neighbours
     start: Ints = saved_array("int64 table_starts")
     tag: Array = saved_array("uint16 table_slots")
@@ -182,13 +182,30 @@ class PathTables:
         label, weight = np.full(len(modes), -1, np.int32), np.zeros(len(modes))
         label[one], weight[one] = y[first[:-1][one]], weights[first[:-1][one]]
         known = (first, y.astype(np.int32), weights, label)
-        labelled = LabelledModes(hash_of_all(modes, execution), n_candidates, *known)
+        build = self._on_cpu if execution.device is None else self._on_device
+        built = build(modes, (n_candidates, *known), counts.shape[1], execution)
+        return replace(
+            self,
+            label=label,
+            weight=weight,
+            n_candidates=n_candidates,
+            start=built.start,
+            tag=built.tag,
+            value=built.value,
+            content_start=built.content_start,
+            content=built.content,
+        )
+
+    def _on_cpu(
+        self, modes: ActivationModes, known: tuple[Any, ...], n_classes: int, execution: Execution
+    ) -> BucketArrays:
+        labelled = LabelledModes(hash_of_all(modes, execution), *known)
 
         def sequences(some: slice) -> list[tuple[Array, ...]]:
             hashes = np.empty((some.stop - some.start, len(self.scales), len(modes)), np.uint64)
             self._hash(modes, hashes, some)
             return [
-                build_table(h, bits, salt, labelled, counts.shape[1])
+                build_table(h, bits, salt, labelled, n_classes)
                 for sequence, salt in zip(hashes, self.salt[some], strict=True)
                 for h, bits in zip(sequence, self.left_out_bits, strict=True)
             ]
@@ -205,17 +222,25 @@ class PathTables:
         tables = [table for block in found for table in block]
         tags, values, contents = (list(parts) for parts in zip(*tables, strict=True))
         del found, tables
-        return replace(
-            self,
-            label=label,
-            weight=weight,
-            n_candidates=n_candidates,
-            start=np.cumsum([0, *map(len, tags)]),
-            tag=concatenate(tags, execution.n_jobs),
-            value=concatenate(values, execution.n_jobs),
-            content_start=np.cumsum([0, *map(len, contents)]),
-            content=concatenate(contents, execution.n_jobs),
+        return BucketArrays(
+            np.cumsum([0, *map(len, tags)]),
+            concatenate(tags, execution.n_jobs),
+            concatenate(values, execution.n_jobs),
+            np.cumsum([0, *map(len, contents)]),
+            concatenate(contents, execution.n_jobs),
+            self.left_out_bits,
         )
+
+    def _on_device(
+        self, modes: ActivationModes, known: tuple[Any, ...], n_classes: int, execution: Execution
+    ) -> BucketArrays:
+        """The same with torch; content lies in another order."""
+        symbols = torch_buckets.on_device(modes.codes, execution.device).T.contiguous()
+        stored = torch_buckets.DeviceModes.of(symbols, modes.packed, *known)
+        steps = self.scales * self.n_groups
+        paths = (self.draws, self.salt, steps, self.left_out_bits)
+        built = torch_buckets.build_tables(stored, *paths, n_classes)
+        return BucketArrays(**built.arrays())
 
     def within(
         self, memory: float, modes: ActivationModes, counts: Floats, execution: Execution
@@ -260,30 +285,37 @@ class PathTables:
         n_classes: int,
         n_found: int,
         less: PathTables | None = None,
+        exponents: Floats | None = None,
         hashes: Array | None = None,
     ) -> tuple[Floats, Ints]:
         """Estimated class sums (n_scales, n_queries, n_classes), and near modes.
 
         The sums are those of sum_s K^e n_sy times the number of sequences. Those of the tables
         ``less`` are subtracted. The modes are the ``n_found`` that a query meets most, among those
-        that may be neighbours; -1 where there are fewer.
+        that may be neighbours; -1 where there are fewer. With ``exponents``, the sums at other
+        scales stay 0.
         """
         n_sequences, n_scales = len(self.draws), len(self.scales)
         hashes = self.hashes(modes) if hashes is None else hashes
         sums = np.zeros((n_scales, len(modes), n_classes))
         met = np.empty((n_sequences * n_scales if n_found else 0, len(modes)), np.int32)
-        look_up(hashes, self.arrays, ModeLabels(self.label, self.weight), 1.0, sums, met)
+        is_summed = np.isin(self.scales, self.scales if exponents is None else exponents)
+        look_up(hashes, self.arrays, ModeLabels(self.label, self.weight), is_summed, sums, met)
         if less is not None:
-            total, nothing = sums.copy(), met[:0]
+            gone, nothing = np.zeros(sums.shape), met[:0]
             labels = ModeLabels(less.label, less.weight)
-            look_up(hashes, less.arrays, labels, -1.0, sums, nothing)
-            sums[sums <= WEIGHT_ROUNDING * total] = 0.0
-        # What the buckets that were left out would add is added by those that were not.
-        sums *= (self.left_out_bits.astype(float) + 1.0)[:, None, None]
+            look_up(hashes, less.arrays, labels, is_summed, gone, nothing)
+            sums = without(sums, gone)
+        sums = self.complete(sums)
         found = np.empty((len(modes), n_found), dtype=np.int64)
         if n_found:
             most_met(met, self.scales, self.n_candidates, found)
         return sums, found
+
+    def complete(self, sums: Floats) -> Floats:
+        """What the buckets that were left out would add is added by those that were not."""
+        completed: Floats = sums / self.share_kept[:, None, None]
+        return completed
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in tables that were read from a file, as messages."""
@@ -297,9 +329,6 @@ class PathTables:
                 yield "sampled tables begin and end elsewhere"
         if n_tables == 0 or (np.diff(self.start) < 1).any():
             yield "a sampled table has no slots"
-        weight = self.weight
-        if len(weight) and not (weight.min() >= 0 and weight.max() < LARGEST_WEIGHT):
-            yield "a sampled table holds a weight that is none"
         if not np.isin(
             self.left_out_bits, 2 ** np.arange(MOST_BITS + 1, dtype=np.uint64) - 1
         ).all():
@@ -351,6 +380,13 @@ class PathTables:
         """Memory of the tables."""
         of_modes = (self.draws, self.salt, self.label, self.weight)
         return sum(array.nbytes for array in (*self.arrays, *of_modes))
+
+
+def without(sums: Floats, gone: Floats) -> Floats:
+    """Class sums less those of labels that are left out; what is no more than rounding is 0."""
+    left = sums - gone
+    left[left <= WEIGHT_ROUNDING * sums] = 0.0
+    return left
 
 
 def path_hashes(modes: ActivationModes, draws: Array, salt: Array, steps: Ints, out: Array) -> None:

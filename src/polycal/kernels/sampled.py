@@ -31,6 +31,8 @@ class SampledIndex(KernelIndex):
     The tables are built at the first query, unless they are given.
     """
 
+    device: str | None = None  # of torch, where the tables are built; None is the CPU
+
     def __init__(
         self,
         modes: ActivationModes,
@@ -66,14 +68,18 @@ class SampledIndex(KernelIndex):
         if self._tables is None:
             n_groups = len(self.modes.sizes) - self.hidden_labels
             stored = (self.modes, self._counts, self.n_candidates)
-            self._tables = PathTables.build(*stored, n_groups, self.sampling, self._execution)
+            self._tables = PathTables.build(*stored, n_groups, self.sampling, self._build_how)
         return self._tables
+
+    @property
+    def _build_how(self) -> Execution:
+        return replace(self._execution, device=self.device)
 
     def forget_tables(self) -> None:
         """Give the memory of the tables back; they are built again where they are asked for."""
         self._tables, self._kept_counts = None, (None, None)
 
-    def _prepare(self, execution: Execution) -> None:
+    def _build(self, execution: Execution) -> None:
         self._execution = execution
         self.tables  # noqa: B018
 
@@ -87,7 +93,17 @@ class SampledIndex(KernelIndex):
             return None
         tables = self.tables
         assert isinstance(tables, PathTables)  # a stream leaves no labels out
-        return tables.of(self.modes[changed], less[changed], 0, self._execution)
+        return tables.of(self.modes[changed], less[changed], 0, self._build_how)
+
+    def _look_up(
+        self,
+        queries: ActivationModes,
+        n_classes: int,
+        n_found: int,
+        less: PathTables | None,
+        exponents: Floats,
+    ) -> tuple[Floats, Ints]:
+        return self.tables.look_up(queries, n_classes, n_found, less, exponents)
 
     def _similarity_block(self, queries: ActivationModes) -> Floats:
         """K with all stored modes, as every index gives it."""
@@ -118,7 +134,8 @@ class SampledIndex(KernelIndex):
         tables = self.tables
         counts = self._counts if search.counts is None else search.counts
         less = None if search.counts is None else self._prepared_counts(counts)
-        sums, ids = tables.look_up(queries, counts.shape[1], CANDIDATES, less)
+        asked = (queries, counts.shape[1], CANDIDATES, less, search.exponents)
+        sums, ids = self._look_up(*asked)
         K = self._similarity(queries, ids)
         near = _select(K, ids, X, search)
         few = np.flatnonzero((near.index < 0).any(axis=1))
@@ -167,7 +184,7 @@ class SampledIndex(KernelIndex):
     ) -> Floats:
         less = self._prepared_counts(counts)
         n_found = 0 if np.isin(exponents, self.tables.scales).all() else CANDIDATES
-        sums, ids = self.tables.look_up(queries, counts.shape[1], n_found, less)
+        sums, ids = self._look_up(queries, counts.shape[1], n_found, less, exponents)
         K = self._similarity(queries, ids, self.tables.n_groups)
         return self._sums_at(sums, K, ids, counts, exponents)
 

@@ -9,21 +9,20 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.compiled import njit
+from .._utils.saved import LARGEST_WEIGHT
+from . import mixing
+from .mixing import HASHED_BITS, SLOTS_PER_BUCKET, WORD_BITS
 from .network import popcount
 from .select import select_row
 
-# Multipliers of SplitMix64 and FNV-1a, whose bits are spread well.
-MIX_A, MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-FNV_PRIME = np.uint64(0x100000001B3)
-WORD_BITS = 64
+MIX_A, MIX_B, FNV_PRIME = map(np.uint64, (mixing.MIX_A, mixing.MIX_B, mixing.FNV_PRIME))
+# Rows whose bits are hashed together.
+HASHED_ROWS = 64
 # Key of no bucket while a table is built, and tag of a slot without a bucket.
 EMPTY, NO_BUCKET = np.uint64(0), np.uint16(0)
 # Bits of a path that are numbered one by one; those of a deeper network are hashed.
 MOST_GROUPS = 12
-# Weights in a file are below this, so that their sums are numbers.
-LARGEST_WEIGHT = 1e150
-# Slots of a table for each bucket.
-SLOTS_PER_BUCKET = 2.0
+CACHE_LINE = 64  # bytes
 
 
 class BucketArrays(NamedTuple):
@@ -69,40 +68,74 @@ def _mixed(h):
 
 @njit(nogil=True, cache=True)
 def leaf_hashes(codes, draws, salt, steps, out):
-    """out[r, e, i]: hash of the leaves of row i in the first steps[e] columns of sequence r."""
-    for i in range(codes.shape[0]):
-        code = codes[i]
+    """out[r, e, i]: hash of the leaves of row i in the first steps[e] columns of sequence r.
+
+    A draw is one step for a block of rows, whose leaves in a column lie side by side.
+    """
+    n_rows, n_columns = codes.shape
+    columns = np.zeros((n_columns, HASHED_ROWS), codes.dtype)
+    h = np.empty(HASHED_ROWS, np.uint64)
+    for first in range(0, n_rows, HASHED_ROWS):
+        n = min(HASHED_ROWS, n_rows - first)
+        for j in range(n):
+            for t in range(n_columns):
+                columns[t, j] = codes[first + j, t]
         for r in range(draws.shape[0]):
-            h, k, path = salt[r], 0, draws[r]
+            k, path = 0, draws[r]
+            h[:] = salt[r]
             for e in range(len(steps)):
                 while k < steps[e]:
-                    h = (h ^ np.uint64(code[path[k]])) * FNV_PRIME
-                    h ^= h >> np.uint64(32)
+                    column = columns[path[k]]
+                    for j in range(HASHED_ROWS):
+                        mixed = (h[j] ^ np.uint64(column[j])) * FNV_PRIME
+                        h[j] = mixed ^ (mixed >> np.uint64(32))
                     k += 1
-                out[r, e, i] = _mixed(h)
+                for j in range(n):
+                    out[r, e, first + j] = _mixed(h[j])
 
 
 @njit(nogil=True, cache=True)
 def unit_hashes(codes, draws, salt, steps, out):
-    """out[r, e, i]: hash of the first steps[e] bits of row i that sequence r draws."""
-    n_words = codes.shape[1]
-    bits = np.empty(WORD_BITS * n_words, np.uint8)
-    for i in range(codes.shape[0]):
-        for w in range(n_words):
-            word = codes[i, w]
-            for b in range(WORD_BITS):
-                bits[WORD_BITS * w + b] = (word >> np.uint64(b)) & np.uint64(1)
+    """out[r, e, i]: hash of the first steps[e] bits of row i that sequence r draws.
+
+    A draw is one step for a block of rows, whose bits lie side by side.
+    """
+    n_rows, n_words = codes.shape
+    planes = np.empty((WORD_BITS * n_words, HASHED_ROWS), np.uint8)
+    h, bits = np.empty(HASHED_ROWS, np.uint64), np.empty(HASHED_ROWS, np.uint32)
+    for first in range(0, n_rows, HASHED_ROWS):
+        n = min(HASHED_ROWS, n_rows - first)
+        _lay_out_bits(codes[first : first + n], planes)
         for r in range(draws.shape[0]):
-            h, word, k, path = salt[r], np.uint64(1), 0, draws[r]
+            k, path = 0, draws[r]
+            h[:], bits[:] = salt[r], np.uint32(0)
             for e in range(len(steps)):
                 while k < steps[e]:
-                    stop = min(steps[e], (k // 32 + 1) * 32)
-                    while k < stop:
-                        word = (word << np.uint64(1)) | np.uint64(bits[path[k]])
-                        k += 1
-                    if k % 32 == 0:
-                        h, word = _mixed(h ^ word), np.uint64(1)
-                out[r, e, i] = _mixed(h ^ word)
+                    plane = planes[path[k]]
+                    for j in range(HASHED_ROWS):
+                        bits[j] = (bits[j] << np.uint32(1)) | np.uint32(plane[j])
+                    k += 1
+                    if k % HASHED_BITS == 0:
+                        for j in range(n):
+                            h[j] = _mixed(h[j] ^ (np.uint64(1) << np.uint64(HASHED_BITS)) ^ bits[j])
+                        bits[:] = np.uint32(0)
+                length = np.uint64(1) << np.uint64(k % HASHED_BITS)
+                for j in range(n):
+                    out[r, e, first + j] = _mixed(h[j] ^ length ^ bits[j])
+
+
+@njit(nogil=True, cache=True)
+def _lay_out_bits(codes, planes):
+    """planes[b, j]: bit b of row j."""
+    n, n_words = codes.shape
+    word = np.zeros(HASHED_ROWS, np.uint64)
+    for w in range(n_words):
+        for j in range(n):
+            word[j] = codes[j, w]
+        for b in range(WORD_BITS):
+            plane = planes[WORD_BITS * w + b]
+            for j in range(HASHED_ROWS):
+                plane[j] = np.uint8((word[j] >> np.uint64(b)) & np.uint64(1))
 
 
 @njit(nogil=True, cache=True)
@@ -203,28 +236,50 @@ def build_table(hashes, left_out, salt, modes, n_classes):
         for y in seen[:n_seen]:
             content[n], content[n + 1], total[y] = y, total[y], 0.0
             n += 2
-    n_slots = np.int64(n_buckets * SLOTS_PER_BUCKET) + 1
-    tags, values = np.full(n_slots, NO_BUCKET), np.zeros(n_slots, np.int32)
+    n_slots = n_buckets * SLOTS_PER_BUCKET + 1
+    holder = np.full(n_slots, -1, np.int32)
     for i in range(n_rows):
-        b = bucket[i]
-        if b >= 0 and row[b] == i:
-            place = place_of(hashes[i], n_slots)
-            while tags[place] != NO_BUCKET:
-                place = place + 1 if place + 1 < n_slots else 0
-            tags[place], values[place] = _tag(hashes[i]), value[b]
+        if bucket[i] >= 0 and row[bucket[i]] == i:
+            put_in_slot(i, hashes, holder)
+    tags, values = np.full(n_slots, NO_BUCKET), np.zeros(n_slots, np.int32)
+    for place in range(n_slots):
+        i = holder[place]
+        if i >= 0:
+            tags[place], values[place] = _tag(hashes[i]), value[bucket[i]]
     return tags, values, content[:n].copy()
 
 
 @njit(nogil=True, cache=True)
-def look_up(hashes, tables, labels, sign, sums, met):
+def put_in_slot(row, keys, holder):
+    """Put a row into the first slot from its place on that no smaller key holds.
+
+    The row there goes on in its turn. So slots are those of rows that come in the order of their
+    keys, whatever their order is. A row that has passed the end of the table is after all others.
+    """
+    place, past = place_of(keys[row], len(holder)), False
+    while holder[place] >= 0:
+        other = holder[place]
+        other_past = place_of(keys[other], len(holder)) > place
+        if past < other_past or (past == other_past and keys[row] < keys[other]):
+            holder[place], row, past = row, other, other_past
+        place += 1
+        if place == len(holder):
+            place, past = 0, True
+    holder[place] = row
+
+
+@njit(nogil=True, cache=True)
+def look_up(hashes, tables, labels, is_summed, sums, met):
     """Add the class sums of each query's buckets, and note the modes that stand for them.
 
     ``hashes`` has shape (n_sequences, n_scales, n_queries), ``sums`` (n_scales, n_queries,
-    n_classes). met[t, i] is the mode that stands for the bucket of query i in table t, or -1; it
-    may have no rows. A table stays in the cache for all queries.
+    n_classes); sums are of the scales that ``is_summed`` marks. met[t, i] is the mode that stands
+    for the bucket of query i in table t, or -1; it may have no rows. A table stays in the cache for
+    all queries, and what a step reads is read ahead by the one before it, so that misses overlap.
     """
     n_sequences, n_scales, n_queries = hashes.shape
-    places = np.empty(n_queries, np.int64)
+    places, values_found = np.empty(n_queries, np.int64), np.empty(n_queries, np.int64)
+    which = np.empty(n_queries, np.int64)
     for r in range(n_sequences):
         for e in range(n_scales):
             t = r * n_scales + e
@@ -232,30 +287,35 @@ def look_up(hashes, tables, labels, sign, sums, met):
             tags, values, n_slots = tables.tag[begin:end], tables.value[begin:end], end - begin
             left_out, total = tables.left_out_bits[e], sums[e]
             content = tables.content[tables.content_start[t] : tables.content_start[t + 1]]
-            # Reading the first slot of every query beforehand lets cache misses overlap.
             warm = 0
             for i in range(n_queries):
                 places[i] = place_of(hashes[r, e, i], n_slots)
                 warm |= tags[places[i]] | values[places[i]]
+            n_found = 0
             for i in range(n_queries):
-                h, row, place = hashes[r, e, i], np.int32(-1), places[i]
-                if (h & left_out) == 0:
-                    tag = _tag(h)
-                    for _ in range(n_slots if warm != 0 else 0):
-                        if tags[place] == tag or tags[place] == NO_BUCKET:
-                            break
-                        place = place + 1 if place + 1 < n_slots else 0
-                    if tags[place] == tag:
-                        row = values[place]
-                        if row >= 0:
-                            total[i, labels.label[row]] += sign * labels.weight[row]
-                        else:
-                            b = -1 - row
-                            row = np.int32(content[b])
-                            for m in range(b + 2, b + 2 + 2 * np.int64(content[b + 1]), 2):
-                                total[i, np.int64(content[m])] += sign * content[m + 1]
-                if len(met) > 0:
-                    met[t, i] = row
+                h, place = hashes[r, e, i], places[i]
+                tag = _tag(h)
+                for _ in range(n_slots if warm != 0 else 0):
+                    if tags[place] == tag or tags[place] == NO_BUCKET:
+                        break
+                    place = place + 1 if place + 1 < n_slots else 0
+                which[n_found], values_found[n_found] = i, values[place]  # kept if it is found
+                n_found += (tags[place] == tag) & ((h & left_out) == 0)
+            if len(met) > 0:
+                met[t] = -1
+                for j in range(n_found):
+                    value = values_found[j]
+                    met[t, which[j]] = value if value >= 0 else np.int32(content[-1 - value])
+            if not is_summed[e]:
+                continue
+            for j in range(n_found):
+                i, value = which[j], values_found[j]
+                if value >= 0:
+                    total[i, labels.label[value]] += labels.weight[value]
+                else:
+                    b = -1 - value
+                    for m in range(b + 2, b + 2 + 2 * np.int64(content[b + 1]), 2):
+                        total[i, np.int64(content[m])] += content[m + 1]
 
 
 @njit(nogil=True, cache=True)
@@ -299,11 +359,23 @@ def most_met(met, scales, n_candidates, ids):
 
 
 @njit(nogil=True, cache=True)
+def _read_ahead(stored, ids):
+    """Read a number of each cache line of some rows, so that their misses overlap."""
+    warm, step = stored[0, 0], CACHE_LINE // stored.itemsize
+    for j in range(len(ids)):
+        row = stored[max(ids[j], 0)]
+        for w in range(0, len(row), step):
+            warm |= row[w]
+    return warm
+
+
+@njit(nogil=True, cache=True)
 def shared_leaves(codes, stored, ids, K):
     """K[i, j]: share of the columns in which query i has the leaf of stored mode ids[i, j]."""
-    n_trees = codes.shape[1]
+    n_trees, warm = codes.shape[1], stored[0, 0]
     for i in range(len(ids)):
         code = codes[i]
+        warm |= _read_ahead(stored, ids[i])
         for j in range(ids.shape[1]):
             shared = 0
             if ids[i, j] >= 0:
@@ -311,13 +383,16 @@ def shared_leaves(codes, stored, ids, K):
                 for t in range(n_trees):
                     shared += code[t] == other[t]
             K[i, j] = shared / n_trees
+    return warm  # so that the compiler keeps the reads
 
 
 @njit(nogil=True, cache=True)
 def shared_units(codes, stored, ids, ranges, sizes, divisors, K):
     """K[i, j]: product over layers of the share of equal bits of query i and mode ids[i, j]."""
+    warm = stored[0, 0]
     for i in range(len(ids)):
         code = codes[i]
+        warm |= _read_ahead(stored, ids[i])
         for j in range(ids.shape[1]):
             K[i, j] = 0.0
             if ids[i, j] < 0:
@@ -331,6 +406,7 @@ def shared_units(codes, stored, ids, ranges, sizes, divisors, K):
                 if divisors[layer] != 1.0:
                     product /= divisors[layer]
             K[i, j] = product
+    return warm  # so that the compiler keeps the reads
 
 
 @njit(nogil=True, cache=True)

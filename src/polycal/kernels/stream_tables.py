@@ -15,11 +15,10 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.blocks import map_blocks
-from .._utils.saved import saved_array, saved_number, unsaved
+from .._utils.saved import LARGEST_WEIGHT, saved_array, saved_number, unsaved
 from ..core.execution import Execution
 from ..core.reading import ActivationModes
 from .path_tables import Sampling, draw_paths, path_hashes
-from .sampled_loops import LARGEST_WEIGHT
 from .stream_loops import add_buckets, add_found, add_rows
 
 # Part of the slots of a table that may be filled.

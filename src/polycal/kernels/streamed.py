@@ -30,9 +30,14 @@ class StreamedTables:
     row_weight: float = saved_number(float, above=0.0, below=1e18)
 
     def look_up(
-        self, modes: ActivationModes, n_classes: int, n_found: int, less: PathTables | None = None
+        self,
+        modes: ActivationModes,
+        n_classes: int,
+        n_found: int,
+        less: PathTables | None = None,
+        exponents: Floats | None = None,
     ) -> tuple[Floats, Ints]:
-        """As that of ``PathTables``; a stream leaves no labels out."""
+        """As that of ``PathTables``; a stream leaves no labels out, and sums at every scale."""
         assert less is None
         near, hashes = self.near, self.sums.hashes(modes)
         found = np.empty((len(modes), 0), dtype=np.int64)

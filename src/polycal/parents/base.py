@@ -24,6 +24,12 @@ NO_LEAF = np.int32(np.iinfo(np.int32).max)
 # (top-level package, class name) -> the adapter that handles that class and its subclasses.
 _ADAPTERS: dict[tuple[str, str], type[Adapter]] = {}
 
+# Ends a message about numbers that are too large.
+TOO_LARGE = (
+    "beyond the range of float32 (3.4e38) that scikit-learn's trees can compare. If they stand for "
+    "missing values, make them NaN; otherwise rescale or clip that feature."
+)
+
 
 class Adapter(ABC):
     """An estimator of one family, fitted or not, and how polycal uses it.
@@ -169,7 +175,12 @@ class Adapter(ABC):
             pairs = [pairs] if isinstance(pairs, tuple) else pairs
             shown = [(rows, self.labels(class_columns(y, classes), classes)) for rows, y in pairs]
             parameters = parameters | {"eval_set": shown}
-        estimator.fit(X, self.labels(codes, classes), **weights, **parameters)
+        try:
+            estimator.fit(X, self.labels(codes, classes), **weights, **parameters)
+        except ValueError as error:
+            if "too large for dtype('float32')" in str(error):
+                raise ValueError(f"X holds values {TOO_LARGE}") from error
+            raise
         return type(self)(estimator, is_fitted=True)
 
     def weight_argument(self, sample_weight: Floats) -> dict[str, Floats]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,13 +20,13 @@ from .base import Adapter, is_a
 from .boosted_trees import BoostedTrees
 from .boosters import RAW, lightgbm_classifier, xgboost_classifier
 from .forest import check_float32
+from .frames import FLOAT32_MAX, clip_to_float32, fill_empty_columns, nan_for_missing
 
 # Rows whose leaves are asked for together.
 ROWS_AT_ONCE = 100_000
 # Rows on which each call proves leaves and probabilities, which differ by rounding alone.
 N_VERIFIED, PROVEN = 5, 1e-9
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-FLOAT32_MAX = float(np.finfo(np.float32).max)
 # pandas data types of text.
 TEXT_TYPES = ("object", "str", "string")
 # What stands for a missing category in CatBoost, which takes none.
@@ -69,8 +70,9 @@ class BoostingAdapter(Adapter):
         """X as the library takes it: columns of text, which are declared categories, as such."""
         if not self.takes_categories or not hasattr(X, "select_dtypes"):
             return X
-        words = [name for name in X if str(X[name].dtype) in TEXT_TYPES]
-        return X.astype(dict.fromkeys(words, "category")) if words else X
+        types = dict.fromkeys([name for name in X if str(X[name].dtype) == "object"], "float64")
+        types |= dict.fromkeys(_text_columns(X), "category")
+        return X.astype(types) if types else X
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         self.check_table(X)
@@ -222,10 +224,16 @@ class XGBoostAdapter(BoostingAdapter):
 
     def check_table(self, X: Any) -> None:
         super().check_table(X)
-        if self.estimator.enable_categorical or not hasattr(X, "select_dtypes"):
-            return
-        named = [str(name) for name in X.select_dtypes(("category", "object"))]
-        if named:
+        if hasattr(X, "select_dtypes"):
+            self._check_categories(list(X.select_dtypes("category")))
+
+    def prepared(self, X: Any) -> Any:
+        if hasattr(X, "select_dtypes"):
+            self._check_categories(_text_columns(X))
+        return super().prepared(X)
+
+    def _check_categories(self, named: list[Any]) -> None:
+        if named and not self.estimator.enable_categorical:
             raise ValueError(
                 f"column {named[0]!r} is a category, which XGBClassifier takes with "
                 "enable_categorical=True only. Use XGBClassifier(enable_categorical=True)."
@@ -259,8 +267,11 @@ class CatBoostAdapter(BoostingAdapter):
         super().check_table(X)
         if not hasattr(X, "select_dtypes"):
             return
+        self._check_categories(X, X.select_dtypes("category"))
+
+    def _check_categories(self, X: Any, columns: Iterable[Any]) -> None:
         known = self._categories(X)
-        named = [str(name) for name in X.select_dtypes("category") if name not in known]
+        named = [str(name) for name in columns if name not in known]
         if named:
             raise ValueError(
                 f"column {named[0]!r} is a category, and cat_features of CatBoostClassifier does "
@@ -278,6 +289,11 @@ class CatBoostAdapter(BoostingAdapter):
     def prepared(self, X: Any) -> Any:
         if not hasattr(X, "select_dtypes"):
             return X
+        others = ("text_features", "embedding_features")
+        given = [name for other in others for name in self.estimator.get_param(other) or []]
+        text = [name if isinstance(name, str) else X.columns[name] for name in given]
+        words = [name for name in _text_columns(X) if name not in text and not _numerals(X[name])]
+        self._check_categories(X, words)
         missing = [name for name in self._categories(X) if X[name].isna().any()]
         filled = {n: X[n].astype(object).where(X[n].notna(), NO_CATEGORY) for n in missing}
         return X.assign(**filled) if filled else X
@@ -343,6 +359,16 @@ class HistGradientBoostingAdapter(BoostingAdapter):
     handles = (("sklearn", "HistGradientBoostingClassifier"),)
     objective = 'loss="log_loss"'
 
+    def fit(
+        self,
+        X: Any,
+        codes: Ints,
+        classes: Array,
+        sample_weight: Floats | None = None,
+        **parameters: Any,
+    ) -> Adapter:
+        return super().fit(fill_empty_columns(X), codes, classes, sample_weight, **parameters)
+
     def leaves(self, X: Any) -> Array:
         return hist_gradient_boosting_leaves(self.estimator, X)
 
@@ -371,30 +397,16 @@ def check_proba(proba: Any, family: str, objective: str) -> Array:
     )
 
 
-def nan_for_missing(X: Any, marker: Any) -> Any:
-    """The table with NaN in place of the number that means "missing" to XGBoost."""
-    if marker is None or np.isnan(marker):
-        return X
-    if isinstance(X, np.ndarray) and X.dtype.kind in "fiu":
-        return np.where(marker == X, np.nan, X)
-    if hasattr(X, "select_dtypes"):  # pandas
-        numbers = X.select_dtypes("number")
-        return X.assign(**{name: numbers[name].where(numbers[name] != marker) for name in numbers})
-    return X
+def _text_columns(X: Any) -> list[Any]:
+    """Names of the columns of a pandas frame that hold text."""
+    named = [name for name in X if str(X[name].dtype) in TEXT_TYPES]
+    return [name for name in named if any(isinstance(value, str) for value in X[name])]
 
 
-def clip_to_float32(X: Any) -> Any:
-    """Numbers beyond float32 moved to its ends, where they take the same side of every split.
-
-    XGBoost's ``apply`` refuses such numbers; its ``predict_proba`` does not.
-    """
-    if isinstance(X, np.ndarray) and X.dtype.kind == "f":
-        return np.clip(X, -FLOAT32_MAX, FLOAT32_MAX)
-    if hasattr(X, "select_dtypes"):  # pandas
-        floats = X.select_dtypes("floating")
-        X = X.copy()
-        X[floats.columns] = floats.clip(-FLOAT32_MAX, FLOAT32_MAX)
-    elif is_a(X, "polars", "DataFrame"):
-        floats = [column for column in X if column.dtype.is_float()]
-        X = X.with_columns(column.clip(-FLOAT32_MAX, FLOAT32_MAX) for column in floats)
-    return X
+def _numerals(column: Any) -> bool:
+    """Whether all values that are not missing can be read as numbers."""
+    try:
+        column.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return True

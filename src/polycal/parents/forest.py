@@ -12,7 +12,7 @@ from .._utils.blocks import map_blocks
 from .._utils.compiled import njit
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Adapter, out_of_bag_reading
+from .base import TOO_LARGE, Adapter, out_of_bag_reading
 
 # Rows that go down a tree at the same time, so that their memory accesses overlap.
 ROWS_AT_A_TIME = 16
@@ -105,10 +105,7 @@ def check_float32(values: Array) -> None:
     """Raise for numbers beyond float32, in which scikit-learn's trees compare."""
     largest = np.fmax.reduce(np.abs(values), axis=None, initial=0.0)
     if largest > np.finfo(np.float32).max:
-        raise ValueError(
-            f"X holds values up to {largest:.3g}, beyond the range of float32 (3.4e38) that "
-            "scikit-learn's trees can compare. Rescale or clip that feature."
-        )
+        raise ValueError(f"X holds values up to {largest:.3g}, {TOO_LARGE}")
 
 
 def _check_width(n_features: int, needed: int) -> None:

@@ -37,6 +37,9 @@ class MLPAdapter(Adapter):
                 "Input X contains NaN, and MLPClassifier does not take missing values. Put an "
                 "imputer before it in a Pipeline."
             )
+        if len(h) == 1:  # one row goes another way through BLAS, which rounds in another way
+            twice = self.read(np.repeat(h, 2, axis=0))
+            return Reading(twice.modes[:1], twice.proba[:1], X)
         bits = []
         # Layers may overflow on rows far from the data. The gate returns the prior there, so a
         # warning would not help.
@@ -51,5 +54,7 @@ class MLPAdapter(Adapter):
             else:
                 positive = expit(logits[:, 0])
                 proba = np.stack([1.0 - positive, positive], axis=1)
+        # Where the logits overflow to infinities of both signs, the network says nothing.
+        proba[np.isnan(proba).any(axis=1)] = 1.0 / proba.shape[1]
         bits.append(proba > 1.0 / proba.shape[1])
         return Reading(ActivationModes.from_bits(bits), proba, X)

@@ -42,12 +42,19 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     _model.save(model, path)
 
 
-def load(path: str | os.PathLike[str], module: Any = None, *, trusted: Sequence[Any] = ()) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    module: Any = None,
+    *,
+    trusted: Sequence[Any] = (),
+    isolate: bool = False,
+) -> Any:
     """The model that ``model.save(path)`` wrote; its predictions are the same to the last bit.
 
     Nothing in the file is run as code, and pickle is not used. What a file says is checked
     before it is used, with one exception: the trees of LightGBM, XGBoost and CatBoost are read
-    by these libraries, which can crash on content that was forged together with its checksum.
+    by these libraries, which can crash on content that was forged together with its checksum. Use
+    ``isolate=True`` for a file that you do not trust.
 
     Parameters
     ----------
@@ -59,6 +66,11 @@ def load(path: str | os.PathLike[str], module: Any = None, *, trusted: Sequence[
     trusted : list of str or type, default=()
         Types beyond those of scikit-learn that a parent may be made of, such as your own
         transformers. The error about an unknown type names it.
+    isolate : bool, default=False
+        Whether a parent of LightGBM, XGBoost or CatBoost is read in a child process first, which
+        predicts some odd rows with it. If the child crashes, or takes a minute or several GiB of
+        memory, the file is an error and this process is unharmed. Takes some seconds; without
+        effect on other parents, whose trees polycal checks itself.
 
     Returns
     -------
@@ -86,4 +98,4 @@ def load(path: str | os.PathLike[str], module: Any = None, *, trusted: Sequence[
     """
     from . import model as _model
 
-    return _model.load(path, module, trusted)
+    return _model.load(path, module, trusted, isolate)

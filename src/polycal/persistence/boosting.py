@@ -15,6 +15,7 @@ from sklearn.preprocessing import LabelEncoder
 
 from .._utils.optional import optional
 from .errors import AlteredFileError, ModelFileError, UnknownTypeError
+from .isolated import try_in_child
 from .parameters import pack_parameters, unpack_parameters
 from .values import Packer, Unpacker, expect_keys, expect_type
 
@@ -69,8 +70,8 @@ def pack_boosting(packer: Packer, estimator: Any) -> dict[str, Any]:
     }
 
 
-def unpack_boosting(reader: Unpacker, node: Any) -> tuple[Any, Any]:
-    """The fitted estimator, and an unfitted one."""
+def unpack_boosting(reader: Unpacker, node: Any, isolate: bool = False) -> tuple[Any, Any]:
+    """The fitted estimator, and an unfitted one; ``isolate`` tries it in a child process first."""
     _, name, parameters, more, content = expect_keys(
         node, "kind", "class", "parameters", "more", "content"
     )
@@ -80,11 +81,14 @@ def unpack_boosting(reader: Unpacker, node: Any) -> tuple[Any, Any]:
         )
     library = optional(CLASSES[name], "boosting")
     make = getattr(library, name)
+    content = reader.bytes(content)
+    if isolate:
+        try_in_child(CLASSES[name], content)
     values, more = unpack_parameters(reader, parameters), expect_type(dict, reader.value(more))
     try:
         fitted, unfitted = make(**values), make(**values)
         load = {"lightgbm": _lightgbm, "xgboost": _xgboost, "catboost": _catboost}[CLASSES[name]]
-        return load(library, fitted, reader.bytes(content), more), unfitted
+        return load(library, fitted, content, more), unfitted
     except ModelFileError:
         raise
     except Exception as error:  # each library has errors of its own

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._utils.arrays import Array, Bytes
-from .._utils.files import atomic_file
+from .._utils.files import atomic_file, check_named, special_kind
 from .checksum import PIECE, Checksum, pieces
 from .errors import (
     AlteredFileError,
@@ -57,7 +57,7 @@ _ONE_READER = Lock()
 
 def write(path: str | os.PathLike[str], manifest: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Write the complete file or nothing: a temporary file, fsync, and a rename."""
-    path = Path(path)
+    path = check_named(path)
     if _nested_too_deep(manifest):
         raise ModelFileError(
             f"the model's settings hold values inside each other more than {MOST_NESTED} deep. "
@@ -114,7 +114,10 @@ class ModelFile(NamedTuple):
 
 def read(path: str | os.PathLike[str]) -> ModelFile:
     """The content of a file, whose every byte must be as it was written."""
-    path = Path(path)
+    path = check_named(path)
+    kind = special_kind(path)
+    if kind is not None:
+        raise NotAModelFileError(f"{path} is {kind}. Give a file that model.save wrote.")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")

@@ -211,7 +211,10 @@ def unpack_forest(reader: Unpacker, node: Any, n_classes: int) -> StoredForest:
     fits = all(
         _is_number(part.get(key), value) for part in parts for key, value in expected.items()
     )
+    n_jobs = parameters.get("n_jobs")
+    fits &= n_jobs is None or isinstance(n_jobs, (int, np.integer))
     n_trees = len(states) if name in TREE_OF else 1
+    fits &= found.holds_probabilities
     if not fits or found.shape[1] != n_classes or n_trees != len(found.n_nodes):
         raise AlteredFileError("the forest of the file does not fit its trees or its classes.")
     return StoredForest(found, ForestSettings(name, parameters, fitted, tree, states))

@@ -80,15 +80,19 @@ def save(model: BaseCalibrator, path: str | os.PathLike[str]) -> None:
     write(path, manifest, packer.arrays)
 
 
-def load(path: str | os.PathLike[str], module: Any, trusted: Sequence[Any]) -> BaseCalibrator:
+def load(
+    path: str | os.PathLike[str], module: Any, trusted: Sequence[Any], isolate: bool = False
+) -> BaseCalibrator:
     """The model of a file; see ``polycal.load``."""
     try:
-        return _load(path, module, trusted)
+        return _load(path, module, trusted, isolate)
     except RecursionError as error:
         raise AlteredFileError(f"{path} holds values inside each other without end.") from error
 
 
-def _load(path: str | os.PathLike[str], module: Any, trusted: Sequence[Any]) -> BaseCalibrator:
+def _load(
+    path: str | os.PathLike[str], module: Any, trusted: Sequence[Any], isolate: bool
+) -> BaseCalibrator:
     version, manifest, arrays = read(path)
     keys = ("class", "versions", "parameters", "state", "given", "parent")
     name, _, parameters, state, given, parent = expect_keys(manifest, *keys)
@@ -120,9 +124,10 @@ def _load(path: str | os.PathLike[str], module: Any, trusted: Sequence[Any]) -> 
         model.columns_ = reader.part(columns, (ColumnRoles,))
         known = set(getattr(model, "feature_names_in_", ()))
         require(known <= set(model.columns_.names), "a feature has no role")
-    node = {"stream": None, **expect_type(dict, node)}  # older files have no streams
+    # older files have no kept rows, and no streams
+    node = {"kept": None, "stream": None, **expect_type(dict, node)}
     fields = reader.fields(node, FittedModel)
-    context = Given(len(model.classes_), given == "frozen", module, trusted)
+    context = Given(len(model.classes_), given == "frozen", module, trusted, isolate)
     adapter, unfitted = unpack_parent(plain, parent, context)
     model.model_ = FittedModel(parent=adapter, **fields)
     check_part(model.model_)

@@ -29,6 +29,7 @@ class Given:
     frozen: bool  # the parent was fitted before, and is never fitted again
     module: Any
     trusted: Sequence[Any]
+    isolate: bool = False  # whether boosters are tried in a child process first
 
 
 def pack_parent(packer: Packer, estimator: Any) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def unpack_estimator(reader: Unpacker, node: Any, given: Given) -> tuple[Any, An
         forest = unpack_forest(reader, node, given.n_classes)
         return forest.estimator, forest.copy()
     if kind == "boosting":
-        return unpack_boosting(reader, node)
+        return unpack_boosting(reader, node, given.isolate)
     if kind == "sklearn":
         return unpack_sklearn(reader, node, given.trusted), None
     raise AlteredFileError(f"the file holds an unknown kind of parent, {str(kind)[:40]!r}.")

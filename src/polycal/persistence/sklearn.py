@@ -262,6 +262,7 @@ def _unpack_predictors(reader: Unpacker, node: Any) -> list[TreePredictor]:
         and size.sum() == total
         for size, total in zip(lengths, totals, strict=True)
     )
+    fits &= bool(np.isfinite(found["value"]).all())
     fits &= all(found[part].dtype == np.uint32 and found[part].ndim == 2 for part in BITSETS)
     if not fits:
         raise AlteredFileError("the boosted trees of the file do not fit their sizes.")

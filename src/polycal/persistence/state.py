@@ -19,6 +19,7 @@ import numpy as np
 from .._utils.arrays import Array as AnyArray
 from .._utils.saved import Array, Number, Part, Spec, Unsaved, Value, declarations
 from ..core.reading import leaf_type
+from ..core.roles import ColumnRoles
 from .errors import AlteredFileError
 from .values import Packer, Unpacker, expect_keys, expect_type
 
@@ -111,6 +112,8 @@ class PartReader(Unpacker):
             for field, spec in declarations(kind).items()
             if not isinstance(spec, Unsaved)
         }
+        if kind is ColumnRoles and "units" not in expect_type(dict, node):
+            del saved["units"]  # an older file, in which no column has a unit
         name, *_ = expect_keys(node, "type", *saved)
         if name != kind.__name__:
             raise AlteredFileError(
@@ -148,15 +151,25 @@ class PartReader(Unpacker):
                 f"the array {node['array'][:80]!r} has shape {found.shape} of {found.dtype}; "
                 f"expected {shape} of {spec.dtype}."
             )
+        known = found[~np.isnan(found)] if spec.missing else found
+        if not has_values_within(known, spec.least, spec.most):
+            nan = "" if spec.missing else ", or NaN"
+            raise AlteredFileError(
+                f"the array {node['array'][:80]!r} holds a number outside of {spec.least:g} to "
+                f"{spec.most:g}{nan}."
+            )
         return found
 
     def _number(self, node: Any, spec: Number) -> Any:
         value = expect_type(spec.kind, self.value(node))
         too_low = spec.above is not None and not value > spec.above
         too_high = spec.below is not None and not value < spec.below
-        if too_low or too_high:
+        no_number = isinstance(value, float) and not math.isfinite(value)
+        if spec.infinite:
+            no_number = math.isnan(value)
+        if too_low or too_high or no_number:
             raise AlteredFileError(
-                f"the file holds {value!r} where a number above {spec.above} and below "
+                f"the file holds {str(value)[:80]} where a number above {spec.above} and below "
                 f"{spec.below} belongs."
             )
         return value
@@ -181,7 +194,7 @@ class PartReader(Unpacker):
         # Another field with these axes is declared, and read, before this one.
         full = np.zeros([self.lengths[axis] for axis in spec.axes], dtype=spec.dtype)
         index = self.sized(rows, Array("int64", (f"rows of {spec.axes}",)))
-        stored = self.sized(values, Array(spec.dtype, (f"rows of {spec.axes}", *spec.axes[1:])))
+        stored = self.sized(values, spec.along(f"rows of {spec.axes}", *spec.axes[1:]))
         ordered = bool((np.diff(index) > 0).all())
         require(ordered and is_within(index, len(full)), "stored rows are out of order or range")
         full[index] = stored
@@ -198,7 +211,7 @@ class PartReader(Unpacker):
         known = [self.lengths.setdefault(a, n) for a, n in zip(spec.axes, lengths, strict=True)]
         require(known == lengths, "a sparse array has another shape than others")
         index = self.sized(places, Array("int64", (f"places of {spec.axes}",)))
-        stored = self.sized(values, Array(spec.dtype, (f"places of {spec.axes}",)))
+        stored = self.sized(values, spec.along(f"places of {spec.axes}"))
         full = np.zeros(lengths, dtype=spec.dtype)
         ordered = bool((np.diff(index) > 0).all())
         require(ordered and is_within(index, full.size), "places are out of order or range")
@@ -216,6 +229,13 @@ def require(good: bool, contradiction: str) -> None:
     """Raise unless this holds in the file."""
     if not good:
         raise AlteredFileError(f"the file contradicts itself: {contradiction}.")
+
+
+def has_values_within(values: AnyArray, least: float, most: float) -> bool:
+    """Whether all values lie in this closed interval; NaN lies in none."""
+    if values.size == 0 or values.dtype.kind not in "iuf":
+        return True
+    return bool(values.min().item() >= least and values.max().item() <= most)
 
 
 def is_within(values: AnyArray, stop: int) -> bool:

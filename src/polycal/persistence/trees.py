@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Array
+from .._utils.arrays import Array, are_shares
 from .._utils.sklearn_compat import NODE_DTYPE, build_tree, tree_arrays
 from ..parents.forest import NODE as PACKED
 from ..parents.forest import float32_threshold
@@ -24,6 +24,8 @@ from . import tree_loops as loops
 from .errors import AlteredFileError
 from .values import Packer, Unpacker, expect_keys
 
+# How far the shares of a node may be from a sum of 1.
+ROUNDING = 1e-6
 ALWAYS = ("n_nodes", "depth", "feature", "threshold", "missing_left", "n_samples")
 
 
@@ -111,9 +113,24 @@ class Trees:
         if any(parts[names.index(name)] is None for name in ALWAYS):
             raise AlteredFileError("the file lacks a part of its trees.")
         trees = cls(*parts)
-        if not _fits(trees, n_features):
+        if not _fits(trees, n_features) or not trees.is_finite:
             raise AlteredFileError("the file holds trees that are not valid.")
         return trees
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether weights and values are finite, and no threshold is NaN.
+
+        The threshold of a split between missing values and all others is infinite.
+        """
+        numbers = (self.weight, self.value)
+        finite = all(array is None or np.isfinite(array).all() for array in numbers)
+        return finite and not np.isnan(self.threshold).any()
+
+    @property
+    def holds_probabilities(self) -> bool:
+        """Whether the values of each node are shares of the classes."""
+        return self.value is None or are_shares(self.value, ROUNDING)
 
     @property
     def shape(self) -> tuple[int, ...]:

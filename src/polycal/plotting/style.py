@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Floats
+from .._utils.arrays import Bools, Floats
 from .._utils.optional import optional
 from .._utils.validation import as_floats
 from .._utils.warnings import ShiftWarning
@@ -65,6 +65,20 @@ def require(estimator: Any, *methods: str) -> None:
                 f"estimator must have the method {method}; {type(estimator).__name__} has none. "
                 "Give a fitted polycal estimator, or compute the values and use from_predictions."
             )
+
+
+def check_mask(mask: Any, n_rows: int, name: str) -> Bools:
+    """A truth value for each row; False for all where the mask is None."""
+    if mask is None:
+        return np.zeros(n_rows, dtype=bool)
+    values = np.asarray(mask)
+    if values.shape != (n_rows,) or values.dtype != bool:
+        raise ValueError(
+            f"{name} must hold a truth value for each of the {n_rows} rows; got shape "
+            f"{values.shape} of {values.dtype}."
+        )
+    found: Bools = values
+    return found
 
 
 def check_table(X: Any, n_features: int | None = None, name: str = "X") -> Floats:

@@ -32,6 +32,8 @@ LEAST_WEIGHT = 1e-6
 # Numbers of one view in a block, so that it stays in the cache.
 BLOCK = 2**14
 DEVICE_BLOCK = 2**22
+# With more rows, a pool agrees with its own rows as with others.
+MOST_REFITTED = 10_000
 # Largest number of steps of Newton's method.
 MOST_STEPS = 100
 # A step is taken if its predicted decrease is more than this share of the value (or of
@@ -56,6 +58,11 @@ class CalibrationLabels(NamedTuple):
     n_rows: int  # number of rows that the probabilities are estimated from
     n_independent: float  # number of calibration rows; those of one group count as one
     device: str | None = None  # torch device that the pool is fitted on; None is the CPU
+
+    def take(self, index: Ints) -> CalibrationLabels:
+        """The rows of these numbers, which stand for all: their weights add up to the same."""
+        weight = self.weight[index] * (self.weight.sum() / self.weight[index].sum())
+        return self._replace(y=self.y[index], weight=weight, parent_proba=self.parent_proba[index])
 
     @property
     def shares(self) -> Floats:
@@ -213,6 +220,36 @@ def refit_through_gate(
         pool = fit_pool(*known, prior, rows.n_independent).pool
     levels = None if prior is parent_alone else fit_levels(pool(views), y, explained)
     return replace(posterior, pool=replace(pool, levels=levels))
+
+
+def log_proba_without_own(
+    posterior: Posterior,
+    votes: Floats | None,
+    witnesses: Sequence[int],
+    rows: CalibrationLabels,
+    alpha: Floats,
+    believe_parent: bool,
+    part: Ints,
+) -> Floats:
+    """log pi of each calibration row, by a pool that is fitted on the rows of all other parts.
+
+    The rows that a pool is fitted on agree with it a little better than new rows will. The result
+    is as close to what ``posterior`` says of new rows as rows with labels allow.
+    """
+    log_pi = posterior.log_proba(rows.parent_proba, votes)
+    parts = np.unique(part)
+    if posterior.pool is None or len(log_pi) > MOST_REFITTED or len(parts) == 1:  # of one group
+        return log_pi
+    for n in parts:
+        others, own = np.flatnonzero(part != n), np.flatnonzero(part == n)
+        some, known = (None if votes is None else votes[:, index] for index in (others, own))
+        labels = rows.take(others)
+        first = fit_pooled(some, witnesses, labels, posterior.prior, posterior.gamma)
+        weighed = (some, witnesses, labels, alpha[others], believe_parent)
+        # Class shares of the others, which lack some of a class in this part, say nothing new.
+        found = replace(refit_through_gate(first, *weighed), fitted_prior=posterior.fitted_prior)
+        log_pi[own] = found.log_proba(rows.parent_proba[own], known)
+    return log_pi
 
 
 def fit_pool(

@@ -38,8 +38,12 @@ class ConfidenceLevels:
     more classes whose power reaches the limit.
     """
 
-    edge: Floats = saved_array("float64 edges")  # between the levels, ascending
-    value: Floats = saved_array("float64 confidence_levels")  # of each level, ascending
+    edge: Floats = saved_array(
+        "float64 edges", least=0.0, most=1.0
+    )  # between the levels, ascending
+    value: Floats = saved_array(
+        "float64 confidence_levels", least=0.0, most=1.0
+    )  # of each level, ascending
     # share of the distance to its level that a confidence is moved
     share: float = saved_number(float, above=0.0, below=1.0, default=TO_LEVEL)
 
@@ -47,6 +51,8 @@ class ConfidenceLevels:
         """Inconsistencies in levels that were read from a file, as messages."""
         if len(self.value) != len(self.edge) + 1:
             yield "there must be one confidence level more than edges between them"
+        if not self.value.all() or (np.diff(self.edge) < 0).any():
+            yield "confidence levels are 0, or out of order"
 
     def target(self, confidence: Floats) -> Floats:
         """The confidence that each of these confidences is moved to."""

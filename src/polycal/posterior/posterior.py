@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_softmax
 
-from .._utils.arrays import Floats, Ints
+from .._utils.arrays import Floats, Ints, are_shares
 from .._utils.blocks import map_blocks
-from .._utils.saved import saved_array, saved_number, saved_part
+from .._utils.saved import saved_array, saved_log, saved_number, saved_part
 from .levels import ConfidenceLevels
 
 # Functions of each source's probability p in the pool; the first two have weights of at least 0.
@@ -27,8 +27,8 @@ class Pool:
     each source can bend at both ends (as in beta calibration) and in the middle.
     """
 
-    weights: Floats = saved_array("float64 sources views")
-    offset: Floats = saved_array("float64 classes")
+    weights: Floats = saved_log("float64 sources views")
+    offset: Floats = saved_log("float64 classes")
     levels: ConfidenceLevels | None = saved_part(default=None)
 
     def __call__(self, views: Floats) -> Floats:
@@ -118,6 +118,9 @@ class Posterior:
 
     def contradictions(self) -> Iterator[str]:
         """Inconsistencies in a posterior that was read from a file, as messages."""
+        for prior in (self.train_prior, self.fitted_prior, self.prior):
+            if not are_shares(prior) or not prior.all():
+                yield "a class has no prior"
         if self.pool is None and self.gamma is None:
             yield "a posterior has neither votes nor a pool"
         weights = None if self.pool is None else self.pool.weights

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn import get_config
 
-from .._utils.arrays import Array, Floats, Ints
-from .._utils.saved import saved_array, saved_number, saved_part, unsaved
+from .._utils.arrays import Array, Floats, Ints, are_shares
+from .._utils.saved import saved_array, saved_number, saved_part, saved_weight, unsaved
 from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
 from ..core.neighbours import Neighbours
@@ -23,6 +23,7 @@ from ..kernels import (
     Sampling,
     StreamedTables,
     build_index,
+    build_sampled_index,
 )
 
 # Exponents of the similarity by which labels vote, one source of the pool each: of the parent's
@@ -48,6 +49,8 @@ COARSER_ROWS = 0.1
 # The same where paths are sampled, in rows that one sequence brings together with the query.
 COARSER_MEETINGS = 10.0
 
+NO_PRIOR = "the prior of the votes is none"
+
 # With one exponent, it is gamma log n: with 0.01 the weights are nearly equal, with 20 nearly all
 # weight is on the most similar polytope. The grid is extended by three steps while its best point
 # is at an end.
@@ -61,7 +64,7 @@ class LabelEvidence:
     """Labelled modes: the weight of each class among the rows that have a mode."""
 
     modes: ActivationModes = saved_part()
-    counts: Floats = saved_array("float64 modes classes")
+    counts: Floats = saved_weight("float64 modes classes")
     # whether K is that of a network's hidden layers, without its output layer
     hidden_labels: bool = saved_number(bool)
     index: KernelIndex = unsaved("built from the modes, or from them and the tables")
@@ -90,7 +93,8 @@ class LabelEvidence:
             index = build_index(modes, device, hidden_labels)
         else:
             n_candidates = len(modes) if n_candidates is None else n_candidates
-            index = SampledIndex(modes, counts, n_candidates, sampling, hidden_labels)
+            stored = (modes, counts, n_candidates, sampling, hidden_labels)
+            index = build_sampled_index(*stored, device=device)
         return cls(modes, counts, index.hidden_labels, index, row_mode=row_mode)
 
     @classmethod
@@ -101,11 +105,13 @@ class LabelEvidence:
         weight: Floats,
         n_classes: int,
         sampling: Sampling | None = None,
+        device: str | None = None,
     ) -> LabelEvidence:
         """Build from one mode, class and weight for each row."""
         distinct, row_mode = modes.distinct()
         counts = _class_counts(row_mode, y, weight, (len(distinct), n_classes))
-        return cls.build(distinct, counts, sampling=sampling, row_mode=row_mode)
+        how = (False, device, sampling)
+        return cls.build(distinct, counts, *how, row_mode=row_mode)
 
     @classmethod
     def restore(cls, **saved: Any) -> LabelEvidence:
@@ -128,6 +134,7 @@ class LabelEvidence:
         sampling, n_candidates = None, None
         if isinstance(self.index, SampledIndex):
             sampling, n_candidates = self.index.sampling, self.index.n_candidates
+            device = self.index.device
         return LabelEvidence.build(
             self.modes.append(distinct),
             np.concatenate([self.counts, counts]),
@@ -225,6 +232,8 @@ class QueryVotes:
         """Inconsistencies in votes that were read from a file, as messages."""
         if len(self.exponents) == 0 or not (self.exponents > 0).all():
             yield "votes have no exponents"
+        if not are_shares(self.prior):
+            yield NO_PRIOR
 
 
 @dataclass(frozen=True)
@@ -238,7 +247,7 @@ class HyperplaneVotes:
     bits: Array = saved_array("uint64 hyperplane_rows hyperplane_words")  # mode of each row
     n_planes: int = saved_number(int, above=0, below=2**31)
     y: Ints = saved_array("int64 hyperplane_rows")  # ascending
-    weight: Floats = saved_array("float64 hyperplane_rows")
+    weight: Floats = saved_weight("float64 hyperplane_rows")
     prior: Floats = saved_array("float64 classes")
     # the exponents are 2 to these powers
     n_squares: Ints = saved_array("int64 hyperplane_scales")
@@ -313,6 +322,8 @@ class HyperplaneVotes:
         squares = self.n_squares
         if len(squares) == 0 or squares[0] < 0 or squares[-1] > 30 or (np.diff(squares) < 1).any():
             yield "votes by hyperplanes have no exponents"
+        if not are_shares(self.prior):
+            yield NO_PRIOR
 
 
 @dataclass(frozen=True)
@@ -326,7 +337,12 @@ class PolytopeVotes:
     prior: Floats = saved_array("float64 classes")
     n_samples: int = saved_number(int, above=1, below=2**63)
     # R_ry at the chosen gamma
-    ratios: Floats | None = saved_array("float64 polytopes classes", optional=True)
+    ratios: Floats | None = saved_weight("float64 polytopes classes", optional=True)
+
+    def contradictions(self) -> Iterator[str]:
+        """Inconsistencies in votes that were read from a file, as messages."""
+        if not are_shares(self.prior):
+            yield NO_PRIOR
 
     def on_grid(self, neighbours: Neighbours, gammas: Floats, execution: Execution) -> Floats:
         """Probabilities for several gammas, shape (n_gammas, n_queries, n_classes)."""

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._utils.files import atomic_file
+from .._utils.files import atomic_file, check_named, check_replaceable
 from .._utils.validation import check_local, count
 from ..estimators import BaseCalibrator
 from .findings import Findings
@@ -40,8 +40,8 @@ def report(
     X_ood : array-like of shape (n_ood_samples, n_features), default=None
         Out-of-distribution rows to compare with.
     path : str or path-like, default="report.html"
-        Path of the file. An interrupted call leaves no partial file; an existing file is
-        replaced.
+        Path of the file. An interrupted call leaves no partial file. An existing file is
+        replaced (a link to one stays, and leads to the new file); a pipe or a device is refused.
     title : str, default=None
         Heading of the page; by default the names of the model and its parent.
     max_rows : int, default=300
@@ -74,13 +74,8 @@ def report(
     check_is_fitted(model, "model_")
     check_local(X=X, y=y, X_ood=X_ood)
     count(max_rows=max_rows)
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"path is the folder {str(path)!r}; add a name for the file.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"path is in the folder {str(path.parent)!r}, which does not exist. Make it first."
-        )
+    path = check_named(path)
+    check_replaceable(path)
     found = Findings.of(model, X, y, X_ood, max_rows, random_state)
     with atomic_file(path) as part:
         part.write_text(page(found, title or found.name), encoding="utf-8")

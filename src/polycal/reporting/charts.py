@@ -43,6 +43,14 @@ class Chart:
             for x, y in zip(xs, ys, strict=True)
         ]
 
+    def band(self, xs: Iterable[float], low: Iterable[float], high: Iterable[float]) -> None:
+        """The area between two lines."""
+        xs = list(xs)
+        ends = [(x, y) for x, y in zip(xs, low, strict=True)]
+        ends += [(x, y) for x, y in reversed(list(zip(xs, high, strict=True)))]
+        points = " ".join(f"{self.px(x):.1f},{self.py(y):.1f}" for x, y in ends)
+        self.marks.append(f'<polygon class="band a" points="{points}"/>')
+
     def bar(self, left: float, right: float, top: float, style: str, bottom: float = 0.0) -> None:
         x, y = self.px(left), self.py(top)
         self.marks.append(
@@ -54,7 +62,9 @@ class Chart:
         point = f'x="{self.px(x):.1f}" y="{self.py(y):.1f}"'
         self.marks.append(f'<text class="{style}" {point}>{escape(words)}</text>')
 
-    def svg(self, x_ticks: Iterable[float], y_ticks: Iterable[float]) -> str:
+    def svg(self, x_ticks: Iterable[float] | dict[float, str], y_ticks: Iterable[float]) -> str:
+        """The whole chart; ticks of x may have names."""
+        names = x_ticks if isinstance(x_ticks, dict) else {}
         parts = [
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(self.label)}">'
         ]
@@ -66,7 +76,10 @@ class Chart:
         for tick in x_ticks:
             x = self.px(tick)
             parts.append(f'<path class="axis" d="M{x:.1f} {floor}v5"/>')
-            parts.append(f'<text class="tick mid" x="{x:.1f}" y="{floor + 19}">{tick:g}</text>')
+            parts.append(
+                f'<text class="tick mid" x="{x:.1f}" y="{floor + 19}">'
+                f"{escape(names.get(tick, f'{tick:g}'))}</text>"
+            )
         parts.append(f'<path class="axis" d="M{LEFT} {ceiling}V{floor}H{WIDTH - RIGHT}"/>')
         parts += self.marks
         middle = (LEFT + WIDTH - RIGHT) / 2

@@ -15,7 +15,7 @@ from .._utils.sklearn_compat import take_rows
 from ..calibration.fitted_model import Answer
 from ..core.execution import Execution
 from ..core.table import find_categories, number_columns, number_values
-from ..estimators import BaseCalibrator, model_facts
+from ..estimators import BaseCalibrator, model_facts, parent_name
 from ..evaluation import INSIDE, Evaluation, ask, compare_with_parent, name_rows
 from ..gate.explanation import Explanation
 from ..plotting import DistanceDisplay, ReliabilityDisplay, TrustDisplay
@@ -83,7 +83,7 @@ class Findings:
         P = sets[0].proba
         right = (P.argmax(axis=1) == codes).mean()
         return cls(
-            name=f"{type(model).__name__} on {type(model.estimator_).__name__}",
+            name=f"{type(model).__name__} on {parent_name(model)}",
             facts=model_facts(model),
             classes=[str(c) for c in model.classes_],
             priors=model.priors_,

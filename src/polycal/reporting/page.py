@@ -34,26 +34,38 @@ def page(found: Findings, title: str) -> str:
         for s in statements
     )
     sections = [
-        _section("verdict", "Verdict", f"<p>{summary(statements)}</p><ul>{findings}</ul>"),
-        _section("inside", "Inside the data", _inside(found)),
-        _section("classes", "Class by class", _classes(found)),
-        _section("answered", "Answering fewer rows", _answered(found)),
-        _section("distance", "With distance", _distance(found)),
+        section("verdict", "Verdict", f"<p>{summary(statements)}</p><ul>{findings}</ul>"),
+        section("inside", "Inside the data", _inside(found)),
+        section("classes", "Class by class", _classes(found)),
+        section("answered", "Answering fewer rows", _answered(found)),
+        section("distance", "With distance", _distance(found)),
     ]
     if found.trust is not None:
-        sections.append(_section("outside", "Out of distribution", _outside(found)))
+        sections.append(section("outside", "Out of distribution", _outside(found)))
     sections += [
-        _section("features", "Surprising features", _features(found)),
-        _section("rows", "Row by row", _rows(found)),
-        _section("model", "The model", _facts(found)),
+        section("features", "Surprising features", _features(found)),
+        section("rows", "Row by row", _rows(found)),
+        section("model", "The model", _facts(found)),
     ]
+    return document(title, sections, json.dumps(_data(found), allow_nan=False), "page.js")
+
+
+def document(
+    title: str, sections: Sequence[tuple[str, str, str]], data: str = "", script: str = ""
+) -> str:
+    """A page of sections (key, name, HTML) that loads nothing; ``script`` is a file beside this."""
     links = "".join(f'<a href="#{key}">{name}</a>' for key, name, _ in sections)
     body = "".join(text for *_, text in sections)
     here = files(__package__)
-    style, script = (here.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    style = here.joinpath("page.css").read_text("utf-8")
     made = f"polycal {version('polycal')}, {datetime.now(UTC):%Y-%m-%d}"
-    # Without "<", no name of a label or feature can end the script element.
-    data = json.dumps(_data(found), allow_nan=False).replace("<", "\\u003c")
+    if script:
+        # Without "<", no name of a label or feature can end the script element.
+        data = data.replace("<", "\\u003c")
+        code = here.joinpath(script).read_text("utf-8")
+        script = f"""<script type="application/json" id="data">{data}</script>
+<script>{code}</script>
+"""
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
     )
@@ -72,14 +84,12 @@ def page(found: Findings, title: str) -> str:
 <header><h1>{escape(title)}</h1><p class="made">{made}</p>
 <nav aria-label="Sections">{links}</nav></header>
 <main>{body}</main>
-<script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body>
+{script}</body>
 </html>
 """
 
 
-def _section(key: str, name: str, text: str) -> tuple[str, str, str]:
+def section(key: str, name: str, text: str) -> tuple[str, str, str]:
     return key, name, f'<section id="{key}"><h2>{name}</h2>{text}</section>'
 
 
@@ -109,9 +119,9 @@ def _inside(found: Findings) -> str:
         "<p>Bars show how often the model is right among rows of similar confidence; on the dashed "
         "line confidence and accuracy are equal. Whiskers are 95 % intervals.</p>"
         f"<div class=pair><figure>{chart}</figure>{_figures(found, INSIDE)}</div>"
-        + _details(
+        + details(
             "Numbers of the picture",
-            _table(["confidence", "rows", "mean confidence", "share right"], lines),
+            scrolled(["confidence", "rows", "mean confidence", "share right"], lines),
         )
     )
 
@@ -150,9 +160,9 @@ def _classes(found: Findings) -> str:
     return (
         "<p>Found is the share of the rows of a class that is predicted as that class. Where mean "
         "probability and share of the rows are equal, the class is neither over- nor "
-        f"underestimated on the whole.</p>{_table(heads, lines)}"
+        f"underestimated on the whole.</p>{scrolled(heads, lines)}"
         f"<h3>Which class is taken for which</h3>{_confusion(found)}"
-        + _details(f"Reliability of {shown}", f'<div class="pair">{charts}</div>')
+        + details(f"Reliability of {shown}", f'<div class="pair">{charts}</div>')
     )
 
 
@@ -164,13 +174,13 @@ def _confusion(found: Findings) -> str:
         lines = [[names[y], names[guess], f"{n:,}"] for y, guess, n in common]
         if not lines:
             return "<p>No row is predicted wrong.</p>"
-        return _table(["true class", "predicted as", "rows"], lines)
+        return scrolled(["true class", "predicted as", "rows"], lines)
     lines = [
         [f"<strong>{escape(name)}</strong>"]
         + [f"<strong>{n:,}</strong>" if k == j else f"{n:,}" for j, n in enumerate(row)]
         for k, (name, row) in enumerate(zip(names, report.confusion.tolist(), strict=True))
     ]
-    return _table(["true class", *(f"predicted {name}" for name in names)], lines, safe=True)
+    return scrolled(["true class", *(f"predicted {name}" for name in names)], lines, safe=True)
 
 
 def _answered(found: Findings) -> str:
@@ -185,7 +195,7 @@ def _answered(found: Findings) -> str:
         "<p>If only the rows of highest confidence are answered and the others are left to a "
         "person, how often is the answer right?</p>"
         f"<div class=pair><figure>{chart}{_legend('polycal', 'parent')}</figure>"
-        f"{_table(['rows answered', 'polycal', 'parent'], lines)}</div>"
+        f"{scrolled(['rows answered', 'polycal', 'parent'], lines)}</div>"
     )
 
 
@@ -203,7 +213,7 @@ def _distance(found: Findings) -> str:
         "<p>Random points on spheres around the mean of the test rows, each feature in units of "
         "its own spread; categories are those of real rows. Far away, the confidence should be the "
         f"largest prior.</p><figure>{chart}{_legend('polycal', 'parent')}</figure>"
-        + _details("Numbers of the picture", _table(["distance", "polycal", "parent"], lines))
+        + details("Numbers of the picture", scrolled(["distance", "polycal", "parent"], lines))
     )
 
 
@@ -243,7 +253,7 @@ def _features(found: Findings) -> str:
             for j in order
         ]
         name = f"{len(least)} least trusted of the {len(rows.why):,} {rows.name} rows"
-        table = _table(["feature", "mean surprise (bar: log scale)", "usual"], lines, safe=True)
+        table = scrolled(["feature", "mean surprise (bar: log scale)", "usual"], lines, safe=True)
         parts.append(f"<h3>{escape(name)}</h3>{table}")
     return "".join(parts)
 
@@ -263,7 +273,7 @@ def _rows(found: Findings) -> str:
         ("prediction", "prediction"),
         ("confidence", "confidence"),
         ("parent", "parent's"),
-        ("weight", "trust weight"),
+        ("weight", "trust"),
         ("verdict", "verdict"),
         ("feature", "most surprising"),
     ]
@@ -304,7 +314,7 @@ def _figures(found: Findings, rows: str) -> str:
             cells.append(f"{f.value:.3f} ({f.low:.3f} to {f.high:.3f})" if f and there else "none")
         lines.append([TITLES[metric], *cells])
     level = f"{found.evaluation.level:.0%} interval"
-    return _table(["", f"polycal ({level})", "parent"], lines)
+    return scrolled(["", f"polycal ({level})", "parent"], lines)
 
 
 def _data(found: Findings) -> dict[str, Any]:
@@ -327,10 +337,10 @@ def _legend(*names: str) -> str:
     return f'<figcaption class="legend">{items}</figcaption>'
 
 
-def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], safe: bool = False) -> str:
+def scrolled(heads: Sequence[str], lines: Sequence[Sequence[str]], safe: bool = False) -> str:
     """An HTML table that scrolls where it is too wide; with ``safe`` the cells are HTML already."""
     return f'<div class="scroll">{html_table(heads, lines, safe=safe)}</div>'
 
 
-def _details(name: str, text: str) -> str:
+def details(name: str, text: str) -> str:
     return f"<details><summary>{name}</summary>{text}</details>"

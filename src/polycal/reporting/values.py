@@ -10,10 +10,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
 from .._utils.arrays import Array, Ints
+from ..core.roles import DATE
 from ..core.table import column_values, is_missing
 from ..estimators import BaseCalibrator
 
 MISSING = "missing"
+MOST_DAYS = 2_932_896  # to the end of the year 9999
 
 
 class ShownValues:
@@ -31,6 +33,8 @@ class ShownValues:
         self.decoded = decoded_levels(model.estimator_)
         self.columns: dict[int, Ints] = {}
         self.X, self.names = X, names
+        dates = date_columns(model)
+        self.dates = {j for j in self.number if names[j] in dates}
 
     def value(self, i: int, j: int) -> str:
         """Value of feature j in row i; a category that no training row had is named as such."""
@@ -40,7 +44,7 @@ class ShownValues:
         if is_missing(value):
             return MISSING
         if j in self.number:
-            return number_text(float(value))
+            return self._shown(j, float(value))
         known = self.decoded.get(j, self.table.levels[self.category[j]])
         return str(value) if value in known else f"never seen: {value!r}"
 
@@ -53,7 +57,8 @@ class ShownValues:
     def center(self, r: int, j: int) -> str:
         """Mean of a number, most usual level of a category."""
         if j in self.number:
-            return number_text(self.density.mean[r, self.number[j]])
+            mean = float(self.density.mean[r, self.number[j]])
+            return self._shown(j, float(np.round(mean)) if j in self.dates else mean)
         c = self.category[j]
         first, last = self.density.level_offsets[c : c + 2]
         shares = self.density.log_share[r, first:last]
@@ -68,7 +73,17 @@ class ShownValues:
         if j not in self.number:
             return self.center(r, j)
         width = 1 / np.sqrt(self.density.precision_of(r)[self.number[j]])
-        return f"{self.center(r, j)} ± {number_text(width)}"
+        days = " days" if j in self.dates else ""
+        return f"{self.center(r, j)} ± {number_text(width)}{days}"
+
+    def _shown(self, j: int, value: float) -> str:
+        return date_text(value) if j in self.dates else number_text(value)
+
+
+def date_columns(model: BaseCalibrator) -> set[str]:
+    """Names of features that are days since 1970."""
+    columns = model.columns_
+    return set() if columns is None or columns.unchanged else set(columns.with_role(DATE))
 
 
 def decoded_levels(parent: Any) -> dict[int, Array]:
@@ -84,6 +99,16 @@ def decoded_levels(parent: Any) -> dict[int, Array]:
             first = columns.output_indices_[name].start
             found |= {first + k: levels for k, levels in enumerate(encoder.categories_)}
     return found
+
+
+def date_text(days: float) -> str:
+    """Days since 1970 as a date, with the clock where it is not midnight."""
+    if np.isnan(days):
+        return MISSING
+    if abs(days) > MOST_DAYS:
+        return number_text(days)
+    date, clock = str(np.datetime64(round(days * 86_400), "s")).split("T")
+    return date if clock == "00:00:00" else f"{date} {clock[:5]}"
 
 
 def number_text(value: float) -> str:

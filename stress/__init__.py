@@ -1,0 +1,1 @@
+"""Long runs that try to break polycal; README.md has what was tried and what failed."""

@@ -1,0 +1,39 @@
+"""A few of the cases of stress/faults.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from stress import faults
+
+# Python 3.12 warns of any fork beside threads; these children only do what the issue asks for.
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("happening", "work"), [("kill", "save"), ("interrupt", "predict"), ("disk", "save")]
+)
+def test_nothing_half_written_is_taken_for_whole(happening, work):
+    tally = faults.run(happening, work, times=3, seed=0)
+    assert not tally.failures
+    assert sum(tally.counts.values()) == 3
+
+
+def test_a_half_written_file_would_be_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "N_ROWS", 60)
+    bench = faults.Bench.make(tmp_path)
+    bench.models[0].save(bench.path)
+    assert bench.faults() == []
+    content = bench.path.read_bytes()
+    bench.path.write_bytes(content[:-1])
+    (tmp_path / "out.csv").write_text("a\n1\n")
+    (tmp_path / "r.html").write_text("<html>")
+    (tmp_path / ".m.polycal.1234.part").touch()
+    assert len(bench.faults()) == 3
+    assert len(bench.leftovers()) == 1
+    child = faults.in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: None)
+    assert faults.ended(child) == -signal.SIGKILL
