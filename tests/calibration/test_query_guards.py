@@ -7,8 +7,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 
 import polycal
 from polycal import GeodesicCalibrator, LeakWarning, ShiftWarning, evaluate, report
@@ -75,6 +78,26 @@ def test_values_never_seen_are_named(model, table):
     for ask in (model.predict, model.predict_proba):
         with pytest.warns(ShiftWarning, match=message + "never seen, such as 'no'"):
             ask(frame)
+
+
+def test_categories_behind_a_pipeline_are_named_as_they_were_given():
+    rng = np.random.default_rng(0)
+    city = np.where(rng.random(600) < 0.5, "Oslo", "Bergen").astype(object)
+    city[:3] = "Voss"
+    frame = pd.DataFrame({"age": rng.normal(size=600), "city": city})
+    y = ((city == "Oslo") ^ (frame["age"] > 0)).astype(int)
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    steps = [("city", encoder, ["city"])]
+    codes = ColumnTransformer(steps, remainder="passthrough", verbose_feature_names_out=False)
+    parent = make_pipeline(codes, small_forest())
+    fitted = GeodesicCalibrator(parent, categorical_features=[0], random_state=0)
+    fitted.fit(frame[:400], y[:400])
+    new = frame[400:].assign(city="Bodø")
+    with pytest.warns(ShiftWarning, match="column 'city' holds values never seen. The"):
+        fitted.predict(new)
+    new.iloc[:20, 1] = "Voss"
+    with pytest.warns(ShiftWarning, match="column 'city' holds values never seen, such as 'Voss'"):
+        fitted.predict(new)
 
 
 def test_a_number_far_away_is_named(model, table):

@@ -146,7 +146,7 @@ def fit_model(
     model = conclude(found, n_rows, prior, options, execution)
     if parent.is_fitted:
         votes = None
-        if model.posterior.n_votes:
+        if model.posterior.n_votes and isinstance(model.reference.votes, QueryVotes):
             votes = _votes(found.folds, replace(execution, device=found.parent.gpu))
         guards.warn_of_memory(parent, rows, held, classes, model.reference, found.folds, votes)
     return model

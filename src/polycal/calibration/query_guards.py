@@ -13,6 +13,7 @@ from ..core.copies import CHANCE
 from ..core.execution import Execution
 from ..core.table import column_values
 from ..gate.explanation import surprises
+from ..parents.pipeline import decoded_levels
 from .fitted_model import Answer, FittedModel
 
 # Fewer rows are no table, and say nothing about a shift.
@@ -105,8 +106,12 @@ def _blamed(model: FittedModel, some: Answer, names: Array | None, execution: Ex
     features = some.reading.features
     name = model.parent.feature_names(features, names)[column]
     values = column_values(features, column)[rows].tolist()
+    levels = decoded_levels(model.parent.estimator).get(column)
+    if levels is not None:  # -1 is a category that the encoder has not seen
+        values = [levels[int(code)] for code in values if 0 <= code < len(levels)]
     shown = ", ".join(reprlib.repr(value) for value in dict.fromkeys(values[:3]))
-    return f": column {name!r} {_words(model, some.X[rows], column)}, such as {shown}"
+    found = f": column {name!r} {_words(model, some.X[rows], column)}"
+    return f"{found}, such as {shown}" if shown else found
 
 
 def _words(model: FittedModel, X: Floats, column: int) -> str:

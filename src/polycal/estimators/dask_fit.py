@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import parallel_config
+from sklearn.frozen import FrozenEstimator
 
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
@@ -262,6 +263,10 @@ def _shared(model: Any, parent: Adapter, empty: Stream, chains: Chains) -> Any:
     sent = copy(model)
     sent.__dict__.pop("model_", None)
     sent.stream_, sent.parent_ = empty, parent
+    given = sent.estimator
+    if isinstance(given, FrozenEstimator) and given.estimator is not parent.estimator:
+        # One of lightgbm.dask or xgboost.dask, which is opened once, and not in each task.
+        sent.estimator = FrozenEstimator(parent.estimator)
     if sent.n_jobs is None and chains.threads > 1:
         sent.n_jobs = chains.threads
     return optional("dask", "dask").delayed(SharedModel(sent), traverse=False)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OrdinalEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from .._utils.arrays import Array, Floats, Ints
@@ -107,3 +109,18 @@ class PipelineAdapter(Adapter):
         if not hasattr(features, "columns"):
             features = np.asarray(features)
         return self._last.read(features, verbose)
+
+
+def decoded_levels(parent: Any) -> dict[int, Array]:
+    """Levels of each column that a Pipeline of one ColumnTransformer and a classifier encodes."""
+    if not isinstance(parent, Pipeline) or len(parent.steps) != 2:
+        return {}
+    columns = parent.steps[0][1]
+    if not isinstance(columns, ColumnTransformer):
+        return {}
+    found: dict[int, Array] = {}
+    for name, encoder, _ in columns.transformers_:
+        if isinstance(encoder, OrdinalEncoder):
+            first = columns.output_indices_[name].start
+            found |= {first + k: levels for k, levels in enumerate(encoder.categories_)}
+    return found

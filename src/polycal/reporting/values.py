@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OrdinalEncoder
 
 from .._utils.arrays import Array, Ints
 from ..core.roles import DATE
 from ..core.table import column_values, is_missing
 from ..estimators import BaseCalibrator
+from ..parents.pipeline import decoded_levels
 
 MISSING = "missing"
 MOST_DAYS = 2_932_896  # to the end of the year 9999
@@ -84,21 +82,6 @@ def date_columns(model: BaseCalibrator) -> set[str]:
     """Names of features that are days since 1970."""
     columns = model.columns_
     return set() if columns is None or columns.unchanged else set(columns.with_role(DATE))
-
-
-def decoded_levels(parent: Any) -> dict[int, Array]:
-    """Levels of each column that a Pipeline of one ColumnTransformer and a classifier encodes."""
-    if not isinstance(parent, Pipeline) or len(parent.steps) != 2:
-        return {}
-    columns = parent.steps[0][1]
-    if not isinstance(columns, ColumnTransformer):
-        return {}
-    found: dict[int, Array] = {}
-    for name, encoder, _ in columns.transformers_:
-        if isinstance(encoder, OrdinalEncoder):
-            first = columns.output_indices_[name].start
-            found |= {first + k: levels for k, levels in enumerate(encoder.categories_)}
-    return found
 
 
 def date_text(days: float) -> str:
