@@ -119,7 +119,14 @@ def test_the_paper_setting_is_the_papers():
 
 def test_the_three_signatures_share_their_parameters():
     def shared(cls):
-        own = {"estimator", "n_estimators", "max_depth", "min_samples_leaf", "max_features"}
+        own = {
+            "estimator",
+            "half_life",
+            "n_estimators",
+            "max_depth",
+            "min_samples_leaf",
+            "max_features",
+        }
         own |= {"hidden_layer_sizes", "learning_rate_init", "alpha", "batch_size", "max_iter"}
         own |= {"early_stopping"}
         parameters = inspect.signature(cls).parameters
@@ -276,6 +283,7 @@ def test_public_names():
     expected += ["TorchParent", "Answer", "Evaluation", "evaluate", "Explanation", "report"]
     expected += ["ModelFileError", "load"]
     expected += ["DataWarning", "FewRowsWarning", "LeakWarning", "ShiftWarning"]
+    expected += ["BatchCheck", "Decisions", "ExpectedScores", "Monitor", "StreamStatus", "mlflow"]
     expected += ["datasets", "metrics", "plotting", "simulations"]
     assert sorted(polycal.__all__) == sorted(expected)
 

@@ -252,7 +252,6 @@ def test_errors_change_nothing(parents):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"estimator": RandomForestClassifier()}, "parent that is fitted already"),
         ({"posterior": "kernel"}, 'a stream needs posterior="pooled"'),
         ({"search": "exact"}, "not possible"),
         ({"half_life": -1}, "half_life"),
@@ -264,6 +263,14 @@ def test_parameters_that_a_stream_cannot_follow(parents, parameters, message):
     with pytest.raises(ValueError, match=message):
         model.partial_fit(X[FIRST], Y[FIRST])
     assert not hasattr(model, "stream_")
+
+
+def test_a_parent_that_is_not_fitted_cannot_take_more_rows(parents):
+    model = started(parents["forest"]).set_params(estimator=RandomForestClassifier())
+    assert not hasattr(model, "partial_fit")
+    with pytest.raises(AttributeError, match="no attribute") as error:
+        model.partial_fit(X[FIRST], Y[FIRST])
+    assert "FrozenEstimator(parent)" in str(error.value.__cause__)
 
 
 def test_a_short_stream_has_no_answer_yet(parents):

@@ -101,7 +101,12 @@ class Reservoir:
         """The rows as they are scored: reading, encoded features, labels and weights of mean 1."""
         assert self.modes is not None
         weight = self.weight * np.exp2(self.time - self.time.max()) / self._chance()
-        counted = np.flatnonzero(weight > FADED * weight.max())
+        least = FADED * weight.max()
+        newest = [np.flatnonzero(self.y == code) for code in np.unique(self.y)]
+        last_of_class = np.array([rows[np.argmax(weight[rows])] for rows in newest])
+        # A class that has not come for long keeps a row, so that its share is not 0.
+        weight[last_of_class] = np.maximum(weight[last_of_class], 2.0 * least)
+        counted = np.flatnonzero(weight > least)
         some = self._take(counted)
         weight = weight[counted] / weight[counted].mean()
         assert some.modes is not None

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
 from tqdm.auto import tqdm
 
 from .._utils import validation
@@ -29,12 +30,29 @@ from .collections import RESULTS, answer_part
 FRAME_ROWS, PARENT_ROWS = 10_000, 100_000
 
 
+def _takes_more_rows(model: Streaming) -> bool:
+    """Whether there is a stream, or a parent that one can begin with; an error says what to do."""
+    if "stream_" in vars(model):
+        return True
+    try:
+        frozen = Adapter.find(model._make_parent()).is_fitted
+    except (TypeError, ValueError):  # the call itself says what is wrong with the parent
+        return True
+    if not frozen:
+        raise AttributeError(
+            "partial_fit needs a parent that is fitted already and stays as it is: give "
+            "FrozenEstimator(parent), fitted on other rows. fit_batches fits one on a sample."
+        )
+    return True
+
+
 class Streaming(BaseCalibrator):
     """Methods of a calibrator whose rows come in batches; its parent stays as it is."""
 
     half_life: float | None
     stream_: Stream
 
+    @available_if(_takes_more_rows)
     def partial_fit(
         self,
         X: Any,
@@ -256,11 +274,6 @@ class Streaming(BaseCalibrator):
                 "fit(X, y), or with partial_fit."
             )
         parent = Adapter.find(self._make_parent())
-        if not parent.is_fitted:
-            raise ValueError(
-                "partial_fit needs a parent that is fitted already and stays as it is: give "
-                "FrozenEstimator(parent), fitted on other rows. fit_batches fits one on a sample."
-            )
         if classes is None:
             classes = parent.known_classes
             if classes is None:
