@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from polycal.cli.columns import decide, typed
+from polycal.cli.columns import typed
 from polycal.cli.files import Source
+from polycal.cli.roles import decide
 from stress.watch import Log, Tally, in_children, limit_memory, quiet, timed
 
 KINDS = (".csv", ".tsv", ".csv.gz", ".parquet")

@@ -53,6 +53,7 @@ PRIVATE = {
     "parents/torch/plan.py": {"_orig_mod": "the module inside one that torch.compile made"},
     "estimators/batches.py": dict.fromkeys(("_parts", "_priority"), "of another Sample"),
     "estimators/dask_fit.py": {"*": "the calibrator's own steps, on workers, where self is not"},
+    "estimators/streaming.py": {"_make_parent": "of the estimator that available_if asks about"},
     "core/table.py": {"_with_symbols": "a classmethod on the object that it has made"},
     "cli/app.py": {"_asdict": "public name of every NamedTuple"},
     "evaluation/result.py": {"_fields": "public name of every NamedTuple"},

@@ -135,7 +135,7 @@ def test_every_public_name_is_on_the_page_of_names():
     names = {module.__name__: sorted(module.__all__) for module in modules}
     # set_..._request comes from scikit-learn's metadata routing.
     ours = [base for base in GeodesicCalibrator.__mro__ if base.__module__.startswith("polycal")]
-    members = [member for base in ours for member in vars(base).items()]
+    members = [(name, getattr(base, name)) for base in ours for name in vars(base)]
     own = [name for name, m in members if callable(m) and not name.startswith(("_", "set_"))]
     names["Methods of the estimators"] = sorted(set(own))
     sections = text_of("docs/api.md").split("\n## ")[1:]

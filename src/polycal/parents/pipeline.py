@@ -122,5 +122,6 @@ def decoded_levels(parent: Any) -> dict[int, Array]:
     for name, encoder, _ in columns.transformers_:
         if isinstance(encoder, OrdinalEncoder):
             first = columns.output_indices_[name].start
-            found |= {first + k: levels for k, levels in enumerate(encoder.categories_)}
+            known = getattr(encoder, "categories_", ())  # an encoder of no columns is not fitted
+            found |= {first + k: levels for k, levels in enumerate(known)}
     return found
