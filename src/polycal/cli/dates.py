@@ -38,7 +38,7 @@ DATE_LIKE = re.compile(
 
 
 def find_format(words: set[str]) -> tuple[str, str] | None:
-    """The format that all texts have, and a note where they do not settle it."""
+    """The format that all texts have, and a note where they leave it open."""
     if not words:
         return None
     if all(map(ISO_DATE.fullmatch, words)):
