@@ -177,6 +177,8 @@ def test_votes_by_hyperplanes_from_a_file():
         ({"n_squares": np.empty(0, dtype=np.int64)}, "no exponents"),
         ({"n_squares": np.array([3, -1])}, "no exponents"),
         ({"n_squares": np.array([3, 300])}, "no exponents"),
+        ({"n_squares": np.array([3, 3, 5])}, "no exponents"),
+        ({"n_squares": np.array([3, 2**18, 7 - 2**63])}, "no exponents"),
     ],
 )
 def test_votes_by_hyperplanes_that_contradict_themselves(changed, message):

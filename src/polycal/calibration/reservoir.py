@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .._utils.arrays import Bools, Floats, Ints
+from .._utils.arrays import Bools, Floats, Ints, is_ascending
 from .._utils.saved import saved_array, saved_number, saved_part
 from ..core.reading import ActivationModes, LabelledRows, Reading
 
@@ -147,5 +147,5 @@ class Reservoir:
             yield "a calibration row of a stream has no class of the model"
         elif not np.isfinite(self.time).all():
             yield "a calibration row of a stream has no time"
-        elif not (self.weight > 0).all() or (np.diff(self.priority) < 0).any():
+        elif not (self.weight > 0).all() or not is_ascending(self.priority):
             yield "calibration rows of a stream have no weight, or are out of order"

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._utils.arrays import Array, Floats, Ints
+from .._utils.arrays import Array, Floats, Ints, is_ascending
 from .._utils.blocks import concatenate, map_blocks
 from .._utils.saved import saved_array, saved_number, saved_weight
 from .._utils.significance import WEIGHT_ROUNDING
@@ -324,10 +324,10 @@ class PathTables:
         if not ascending or self.draws.shape[1] != scales[-1] * self.n_groups:
             yield "sampled paths have other lengths than their scales"
         for start, end in ((self.start, self.tag), (self.content_start, self.content)):
-            bounds = start[0] == 0 and start[-1] == len(end) and (np.diff(start) >= 0).all()
+            bounds = start[0] == 0 and start[-1] == len(end) and is_ascending(start)
             if len(start) != n_tables + 1 or not bounds:
                 yield "sampled tables begin and end elsewhere"
-        if n_tables == 0 or (np.diff(self.start) < 1).any():
+        if n_tables == 0 or not is_ascending(self.start, strictly=True):
             yield "a sampled table has no slots"
         if not np.isin(
             self.left_out_bits, 2 ** np.arange(MOST_BITS + 1, dtype=np.uint64) - 1

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.isotonic import IsotonicRegression, isotonic_regression
 
-from .._utils.arrays import Floats, Ints
+from .._utils.arrays import Floats, Ints, is_ascending
 from .._utils.compiled import njit
 from .._utils.saved import saved_array, saved_number
 from .._utils.significance import above_chance
@@ -51,7 +51,7 @@ class ConfidenceLevels:
         """Inconsistencies in levels that were read from a file, as messages."""
         if len(self.value) != len(self.edge) + 1:
             yield "there must be one confidence level more than edges between them"
-        if not self.value.all() or (np.diff(self.edge) < 0).any():
+        if not self.value.all() or not is_ascending(self.edge):
             yield "confidence levels are 0, or out of order"
 
     def target(self, confidence: Floats) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn import get_config
 
-from .._utils.arrays import Array, Floats, Ints, are_shares
+from .._utils.arrays import Array, Floats, Ints, are_shares, is_ascending
 from .._utils.saved import saved_array, saved_number, saved_part, saved_weight, unsaved
 from .._utils.significance import WEIGHT_ROUNDING
 from ..core.execution import Execution
@@ -279,7 +279,7 @@ class HyperplaneVotes:
         modes = ActivationModes(saved["bits"], (saved["n_planes"],), packed=True)
         if next(modes.contradictions(), None) is not None:
             modes = ActivationModes.from_bits([np.zeros((1, 1))])
-        elif (np.diff(y) >= 0).all() and y[0] >= 0 and y[-1] < len(starts) - 1:
+        elif is_ascending(y) and y[0] >= 0 and y[-1] < len(starts) - 1:
             starts = np.searchsorted(y, np.arange(len(starts)))
         return cls(index=LabelledSides(modes, starts), **saved)
 
@@ -320,7 +320,8 @@ class HyperplaneVotes:
         elif self.index.starts[-1] != len(self.y):
             yield "the rows that vote by hyperplanes have no classes, or are not ordered by them"
         squares = self.n_squares
-        if len(squares) == 0 or squares[0] < 0 or squares[-1] > 30 or (np.diff(squares) < 1).any():
+        known = len(squares) > 0 and squares[0] >= 0 and squares[-1] <= 30
+        if not known or not is_ascending(squares, strictly=True):
             yield "votes by hyperplanes have no exponents"
         if not are_shares(self.prior):
             yield NO_PRIOR
