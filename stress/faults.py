@@ -1,5 +1,7 @@
 """Faults while polycal works: killed, interrupted, no room on the disk, no memory, no permission.
 
+A clock that jumps counts as one, too.
+
     python -m stress.faults --times 100
 
 Each time a forked child does a piece of work, and something happens to it at a random moment. After
@@ -16,110 +18,21 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
 
-import polycal
-from polycal import GeodesicCalibrator
-from polycal.cli.files import Source
-from polycal.cli.predict import predict_file
+from stress import works
 from stress.watch import Tally, quiet
+from stress.works import Bench, Work
 
 # How a child ends: all is done; interrupted; refused with an error that names the cause; otherwise.
 DONE, INTERRUPTED, REFUSED, WRONG = 0, 130, 3, 4
 NOBODY = 65534
-N_ROWS = 1500
-
-
-@dataclass
-class Bench:
-    """A folder, data, and two models of different answers."""
-
-    folder: Path
-    X: np.ndarray
-    y: np.ndarray
-    models: tuple[GeodesicCalibrator, GeodesicCalibrator]
-    answers: tuple[np.ndarray, np.ndarray]
-
-    @classmethod
-    def make(cls, folder: Path) -> Bench:
-        """Fit the models and write the table."""
-        X, y = make_classification(N_ROWS, n_features=6, n_informative=4, random_state=0)
-        with quiet():
-            models = (cls.fit(X, y, 0), cls.fit(X, y, 1))
-            answers = tuple(model.predict_proba(X[:20]) for model in models)
-        pd.DataFrame(X, columns=list("abcdef")).to_csv(folder / "rows.csv", index=False)
-        return cls(folder, X, y, models, answers)  # type: ignore[arg-type]
-
-    @staticmethod
-    def fit(X: np.ndarray, y: np.ndarray, seed: int) -> GeodesicCalibrator:
-        """A fitted model."""
-        forest = RandomForestClassifier(20, random_state=seed)
-        model = GeodesicCalibrator(forest, calibration="holdout", random_state=seed)
-        return model.fit(pd.DataFrame(X, columns=list("abcdef")), y)
-
-    @property
-    def path(self) -> Path:
-        """The model file."""
-        return self.folder / "m.polycal"
-
-    def save(self) -> None:
-        """Write the second model over the first."""
-        self.models[1].save(self.path)
-
-    def predict(self) -> None:
-        """Write predictions of the first model into a CSV file."""
-        predict_file(
-            self.models[0],
-            Source(self.folder / "rows.csv"),
-            self.folder / "out.csv",
-            [],
-            "",
-            300,
-            False,
-        )
-
-    def report(self) -> None:
-        """Write a report."""
-        polycal.report(self.models[0], self._frame(200), self.y[:200], path=self.folder / "r.html")
-
-    def refit(self) -> None:
-        """Fit, and write the model."""
-        self.fit(self.X, self.y, 1).save(self.path)
-
-    def load(self) -> None:
-        """Read the model and ask it."""
-        polycal.load(self.path).predict_proba(self._frame(20))
-
-    def _frame(self, n: int) -> pd.DataFrame:
-        return pd.DataFrame(self.X[:n], columns=list("abcdef"))
-
-    def faults(self) -> list[str]:
-        """What is wrong in the folder: a file that is half, or that should not be there."""
-        found = []
-        try:
-            P = polycal.load(self.path).predict_proba(self._frame(20))
-            if not any(np.array_equal(P, known) for known in self.answers):
-                found.append("the model file holds another model")
-        except Exception as error:
-            found.append(f"the model file cannot be read: {error!r}")
-        rows = self.folder / "out.csv"
-        if rows.exists() and len(rows.read_text("utf-8").splitlines()) != N_ROWS + 1:
-            found.append("out.csv is not whole")
-        page = self.folder / "r.html"
-        if page.exists() and not page.read_text("utf-8").rstrip().endswith("</html>"):
-            found.append("r.html is not whole")
-        return found
-
-    def leftovers(self) -> list[Path]:
-        """Temporary files."""
-        return [path for path in self.folder.iterdir() if path.name.endswith(".part")]
+# Seconds that the clock may jump, either way.
+JUMP = 10 * 365 * 86_400
 
 
 def in_fork(work: Callable[[], None], before: Callable[[], None]) -> int:
@@ -162,8 +75,8 @@ def ended(child: int, seconds: float = 120) -> int:
 
 
 def _signalled(number: int) -> Callable[..., int]:
-    def happen(bench: Bench, work: Callable[[], None], lasts: float, rng: Any) -> int:
-        child = in_fork(work, lambda: None)
+    def happen(work: Work, lasts: float, rng: Any) -> int:
+        child = in_fork(work.do, lambda: None)
         time.sleep(rng.random() * lasts)
         os.kill(child, number)
         return ended(child)
@@ -172,7 +85,7 @@ def _signalled(number: int) -> Callable[..., int]:
 
 
 def _limited(kind: int, smallest: int, largest: int) -> Callable[..., int]:
-    def happen(bench: Bench, work: Callable[[], None], lasts: float, rng: Any) -> int:
+    def happen(work: Work, lasts: float, rng: Any) -> int:
         room = int(rng.integers(smallest, largest))
 
         def limit() -> None:
@@ -184,22 +97,36 @@ def _limited(kind: int, smallest: int, largest: int) -> Callable[..., int]:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(kind, (used + room, used + room))
 
-        return ended(in_fork(work, limit))
+        return ended(in_fork(work.do, limit))
 
     return happen
 
 
-def _forbidden(bench: Bench, work: Callable[[], None], lasts: float, rng: Any) -> int:
-    bench.folder.chmod(0o555)
+def _forbidden(work: Work, lasts: float, rng: Any) -> int:
+    folder = work.bench.folder
+    folder.chmod(0o555)
 
     def give_up_rights() -> None:
         if os.getuid() == 0:
             os.setuid(NOBODY)
 
     try:
-        return ended(in_fork(work, give_up_rights))
+        return ended(in_fork(work.do, give_up_rights))
     finally:
-        bench.folder.chmod(0o755)
+        folder.chmod(0o755)
+
+
+def _clock_jumps(work: Work, lasts: float, rng: Any) -> int:
+    """Each question for the time gets another answer, and files are of other times."""
+
+    def set_clock() -> None:
+        now = time.time()
+        time.time = lambda: now + rng.uniform(-JUMP, JUMP)
+        time.time_ns = lambda: int(1e9 * time.time())
+        for path in work.bench.folder.rglob("*"):
+            os.utime(path, (time.time(), time.time()))
+
+    return ended(in_fork(work.do, set_clock))
 
 
 # What happens: how, how a child may end, and whether temporary files may be left.
@@ -209,31 +136,35 @@ HAPPENINGS: dict[str, tuple[Callable[..., int], tuple[int, ...], bool]] = {
     "disk": (_limited(resource.RLIMIT_FSIZE, 0, 60_000), (DONE, REFUSED), False),
     "memory": (_limited(resource.RLIMIT_AS, 0, 40 << 20), (DONE, REFUSED), False),
     "forbidden": (_forbidden, (REFUSED,), False),
+    "clock": (_clock_jumps, (DONE,), False),
 }
-WORKS = ("save", "predict", "report", "refit", "load")
-WRITES = WORKS[:3]
+WORKS: dict[str, type[Work]] = {
+    "save": works.Save,
+    "predict": works.Predict,
+    "parquet": works.Parquet,
+    "report": works.Report,
+    "refit": works.Refit,
+    "load": works.Load,
+    "monitor": works.Monitor,
+    "stream": works.Stream,
+    "study": works.Study,
+}
+WORDS = {DONE: "good", INTERRUPTED: "good", REFUSED: "refused"}
 
 
-def run(happening: str, work: str, times: int, seed: int) -> Tally:
+def run(happening: str, name: str, times: int, seed: int) -> Tally:
     """Let something happen to a piece of work so many times."""
     tally = Tally()
     happen, good_ends, may_leave = HAPPENINGS[happening]
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         bench = Bench.make(Path(folder))
-        todo = getattr(bench, work)
-        bench.models[0].save(bench.path)
-        with quiet():
-            todo()  # compiled, imported
-            start = time.monotonic()
-            todo()
-        lasts = 1.1 * (time.monotonic() - start)
+        work = WORKS[name](bench)
+        lasts = 1.1 * _seconds(work)
         for case in range(times):
-            bench.models[0].save(bench.path)
-            for name in ("out.csv", "r.html"):
-                (bench.folder / name).unlink(missing_ok=True)
-            status = happen(bench, todo, lasts, np.random.default_rng([seed, case]))
-            wrong = bench.faults()
+            work.reset()
+            status = happen(work, lasts, np.random.default_rng([seed, case]))
+            wrong = [*bench.model_faults(), *work.faults()]
             if status not in good_ends:
                 wrong.append(f"status {status}")
             left = bench.leftovers()
@@ -242,12 +173,29 @@ def run(happening: str, work: str, times: int, seed: int) -> Tally:
             for path in left:
                 path.unlink()
             if not wrong and case % 10 == 0:
-                with quiet():
-                    todo()  # a second start completes
-                wrong = bench.faults()
-            word = {DONE: "good", INTERRUPTED: "good", REFUSED: "refused"}.get(status, "good")
-            tally.add("broken" if wrong else word, f"{happening} {work} {case}: {wrong}")
+                wrong = _second_start(work)
+            word = "broken" if wrong else WORDS.get(status, "good")
+            tally.add(word, f"{happening} {name} {case}: {wrong}")
     return tally
+
+
+def _seconds(work: Work) -> float:
+    """How long the work takes once loops are compiled and modules imported."""
+    work.reset()
+    with quiet():
+        work.do()
+        assert not [*work.faults(), *work.lacks()]
+        work.reset()
+        start = time.monotonic()
+        work.do()
+    return time.monotonic() - start
+
+
+def _second_start(work: Work) -> list[str]:
+    """What is wrong after another start, which completes the work."""
+    with quiet():
+        work.do()
+    return [*chain(work.bench.model_faults(), work.faults(), work.lacks())]
 
 
 def main() -> int:
@@ -261,7 +209,7 @@ def main() -> int:
     total = Tally()
     for happening in asked.happening or HAPPENINGS:
         for work in asked.work or WORKS:
-            if happening == "forbidden" and work not in WRITES:
+            if happening == "forbidden" and not WORKS[work].writes:
                 continue
             tally = run(happening, work, asked.times, asked.seed)
             tally.report(f"{happening} during {work}")

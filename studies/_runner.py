@@ -155,7 +155,8 @@ def run_cells(study: Study, options: Options) -> int:
     done = len(cells) - len(missing)
     bar = tqdm(total=len(cells), initial=done, desc=study.name, unit="cell", smoothing=0.05)
     failed = late = 0
-    end = None if options.minutes is None else time.time() + 60 * options.minutes
+    # The clock of the machine may jump; this one counts seconds since its start, in all processes.
+    end = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
     inner = {"inner_max_num_threads": threads} if options.jobs > 1 else {}
     with bar, parallel_config("loky", n_jobs=options.jobs, **inner):
@@ -183,7 +184,7 @@ def run_cell(
     After the time ``end`` nothing is run, and that is said as ``LATE``.
     """
     name = cell_name(cell)
-    if end is not None and time.time() > end:
+    if end is not None and time.monotonic() > end:
         return name, LATE
     error = out / "errors" / f"{name}.txt"
     start = time.perf_counter()

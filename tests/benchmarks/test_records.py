@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import importlib
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
+
+from tests.toys.scripts import Done, run_script
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -38,9 +38,8 @@ def record(monkeypatch):
     return importlib.import_module("_record")
 
 
-def start(script: str, *arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def start(script: str, *arguments: object) -> Done:
+    return run_script(BENCHMARKS / f"{script}.py", *arguments)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
+from tests.toys.scripts import Done, run_script
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -23,9 +25,8 @@ def module(monkeypatch):
     return importlib.import_module
 
 
-def start(*arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(BENCHMARKS / "scale.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def start(*arguments: object) -> Done:
+    return run_script(BENCHMARKS / "scale.py", *arguments)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -88,7 +89,9 @@ def test_work():
 
 @pytest.mark.slow
 def test_nothing_to_do_is_an_error():
-    refused = start()
+    """In a process of its own, as all other tests here are not."""
+    command = [sys.executable, str(BENCHMARKS / "scale.py")]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "name OUT.csv" in refused.stderr
 

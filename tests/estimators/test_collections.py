@@ -7,7 +7,6 @@ import pickle
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -24,23 +23,6 @@ distributed = pytest.importorskip("distributed")
 pd = pytest.importorskip("pandas")
 
 METHODS = ["predict_proba", "predict_log_proba", "predict", "score_samples", "in_distribution"]
-
-
-@contextmanager
-def two_workers():
-    """A client of two worker processes of one thread each."""
-    settings = {"n_workers": 2, "processes": True, "threads_per_worker": 1}
-    with (
-        distributed.LocalCluster(**settings, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, timeout=60) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client():
-    with two_workers() as client:
-        yield client
 
 
 @pytest.fixture(scope="module")
@@ -258,10 +240,10 @@ def test_a_frame_is_answered_in_worker_processes(client, frame_model, frame):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_changes_nothing(model):
+def test_a_killed_worker_changes_nothing(client, model):
     """The rows are made on the fly, so that another worker can make them again.
 
-    The cluster is its own, and every wait has an end.
+    Every wait has an end.
     """
 
     def rows_of(block_id):
@@ -273,17 +255,16 @@ def test_a_killed_worker_changes_nothing(model):
 
     rows = da.map_blocks(rows_of, chunks=((500,) * 40, (5,)), dtype=float, meta=np.empty((0, 5)))
     lazy = model.predict_proba(rows).map_blocks(slowly, meta=np.empty((0, 2)))
-    with two_workers() as client:
-        process = client.submit(os.getpid).result(timeout=60)
-        # One array for each block, whose futures say how far the work is.
-        futures = client.compute([lazy.blocks[i] for i in range(40)])
-        deadline = time.monotonic() + 30
-        while sum(future.done() for future in futures) < 5 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        done = sum(future.done() for future in futures)
-        os.kill(process, signal.SIGKILL)
-        distributed.wait(futures, timeout=60)
-        found = np.concatenate([future.result(timeout=60) for future in futures])
+    process = client.submit(os.getpid).result(timeout=60)
+    # One array for each block, whose futures say how far the work is.
+    futures = client.compute([lazy.blocks[i] for i in range(40)])
+    deadline = time.monotonic() + 30
+    while sum(future.done() for future in futures) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    done = sum(future.done() for future in futures)
+    os.kill(process, signal.SIGKILL)
+    distributed.wait(futures, timeout=60)
+    found = np.concatenate([future.result(timeout=60) for future in futures])
     assert 5 <= done < 40
     expected = np.concatenate([model.predict_proba(rows_of((i,))) for i in range(40)])
     np.testing.assert_array_equal(found, expected)

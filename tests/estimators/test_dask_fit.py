@@ -46,23 +46,6 @@ QUICK = {
 BLOCKS = (400, 300, 500, 400)
 
 
-@contextmanager
-def two_workers():
-    """A client of two worker processes of one thread each."""
-    settings = {"n_workers": 2, "processes": True, "threads_per_worker": 1}
-    with (
-        distributed.LocalCluster(**settings, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, timeout=60) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client():
-    with two_workers() as client:
-        yield client
-
-
 @pytest.fixture(autouse=True)
 def in_this_process():
     """Unless a test asks for a cluster; with one thread, as in workers."""
@@ -354,7 +337,7 @@ def test_worker_processes_give_the_model_of_local_rows(
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_changes_nothing(parent, tmp_path):
+def test_a_worker_that_is_killed_changes_nothing(client, parent, tmp_path):
     """Rows are made on the fly, slowly, and marks on disk say how far the fit is."""
     n_blocks, marks = 24, str(tmp_path)
 
@@ -377,7 +360,7 @@ def test_a_worker_that_is_killed_changes_nothing(parent, tmp_path):
         rows_of, chunks=((100,) * n_blocks, (5,)), dtype=float, meta=np.empty((0, 5))
     )
     y = rows.map_blocks(labels_of, drop_axis=1, dtype=int, meta=np.empty(0, int))
-    with two_workers(), on_cluster():
+    with on_cluster():
         killer = threading.Thread(target=kill_the_latest, daemon=True)
         killer.start()
         model = calibrator(parent).fit(rows, y)
