@@ -93,17 +93,14 @@ def test_categories_behind_a_pipeline_are_named_as_they_were_given():
     fitted = GeodesicCalibrator(parent, categorical_features=[0], random_state=0)
     fitted.fit(frame[:400], y[:400])
     new = frame[400:].assign(city="Bodø")
-    with pytest.warns(ShiftWarning, match="column 'city' holds values never seen. The"):
-        fitted.predict(new)
-    new.iloc[:20, 1] = "Voss"
-    with pytest.warns(ShiftWarning, match="column 'city' holds values never seen, such as 'Voss'"):
+    with pytest.warns(ShiftWarning, match="column 'city' holds values never seen, such as 'Bodø'"):
         fitted.predict(new)
 
 
 def test_a_number_far_away_is_named(model, table):
     frame = table[0][400:].copy()
     frame["age"] *= 1000
-    with pytest.warns(ShiftWarning, match=r"column 'age' is far from its values.*such as \d+"):
+    with pytest.warns(ShiftWarning, match=r"column 'age' is outside of its range.*such as \d+"):
         model.predict_proba(frame)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import reprlib
+from typing import Any
 
 import numpy as np
 from scipy.stats import binom
 
-from .._utils.arrays import Array, Bools, Floats
+from .._utils.arrays import Bools, Ints
 from .._utils.warnings import LeakWarning, ShiftWarning, warn
 from ..core.copies import CHANCE
 from ..core.execution import Execution
-from ..core.table import column_values
-from ..gate.explanation import surprises
-from ..parents.pipeline import decoded_levels
+from ..core.roles import ColumnRoles, as_frame
+from .blame import blamed
 from .fitted_model import Answer, FittedModel
 
 # Fewer rows are no table, and say nothing about a shift.
@@ -72,54 +71,31 @@ def _seen(model: FittedModel, answer: Answer) -> tuple[Bools, Bools]:
 
 
 def warn_of_shift(
-    model: FittedModel, answer: Answer, names: Array | None, execution: Execution
-) -> None:
-    """Warn if most of some new rows are out of distribution, and say which column is to blame."""
+    model: FittedModel, answer: Answer, X: Any, columns: ColumnRoles | None, execution: Execution
+) -> bool:
+    """Warn if most of some new rows are out of distribution, and say which column is to blame.
+
+    ``X`` has the rows, and ``columns`` the roles of its columns. Returns whether there was reason.
+    """
     n, log_f = len(answer), answer.log_f
     if n < LEAST_ROWS or np.median(log_f) >= np.median(model.scores.log_f):
-        return
+        return False
     level = model.false_alarm
     out = model.scores.is_below(log_f, model.scores.verdict_floor(level))
     if out.mean() <= MOST or binom.sf(out.sum() - 1, n, level) >= SURE:
-        return
-    some = answer.take(np.flatnonzero(out)[:LOOKED_AT])
-    blamed = _blamed(model, some, names, execution)
+        return False
+    rows = np.flatnonzero(out)[:LOOKED_AT]
+    why = blamed(model, answer.take(rows), _rows(X, rows), columns, execution)
     warn(
         f"{out.mean():.0%} of the {n} rows are out of distribution, {level:.0%} were expected"
-        f"{blamed}. The farther out, the more the answers are the class priors; explain(X) says "
-        "why for each row.",
+        f"{why}. The farther out, the more the answers are the class priors; explain says why for "
+        "each row.",
         ShiftWarning,
     )
+    return True
 
 
-def _blamed(model: FittedModel, some: Answer, names: Array | None, execution: Execution) -> str:
-    """The column that is the most surprising one in most rows, in words; empty without one."""
-    reference = model.reference
-    nearest = model.polytopes_shown(some, 1, execution)[0][:, 0]
-    surprise = surprises(some.X, nearest, reference.density, reference.table)
-    column = int(np.bincount(surprise.argmax(axis=1)).argmax())
-    rows = surprise.argmax(axis=1) == column
-    # A shift of all columns has no single one to blame.
-    others = np.median(surprise[rows].sum(axis=1) - surprise[rows, column])
-    if rows.mean() <= MOST or np.median(surprise[rows, column]) <= others:
-        return ""
-    features = some.reading.features
-    name = model.parent.feature_names(features, names)[column]
-    values = column_values(features, column)[rows].tolist()
-    levels = decoded_levels(model.parent.estimator).get(column)
-    if levels is not None:  # -1 is a category that the encoder has not seen
-        values = [levels[int(code)] for code in values if 0 <= code < len(levels)]
-    shown = ", ".join(reprlib.repr(value) for value in dict.fromkeys(values[:3]))
-    found = f": column {name!r} {_words(model, some.X[rows], column)}"
-    return f"{found}, such as {shown}" if shown else found
-
-
-def _words(model: FittedModel, X: Floats, column: int) -> str:
-    """What is wrong with most values of a column."""
-    table = model.reference.table
-    place = np.flatnonzero(table.categories == column)
-    if len(place) == 0:
-        return "is far from its values in the training rows"
-    c = int(place[0])
-    unseen = X[:, len(table.numbers) + c] == len(table.levels[c])
-    return "holds values never seen" if unseen.mean() > MOST else "holds values that are unusual"
+def _rows(X: Any, rows: Ints) -> Any:
+    """Some rows of a frame; None for what has no names of columns."""
+    frame = as_frame(X)
+    return None if frame is None else frame[rows.tolist()]

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from . import show
+from .alarms import check, monitor
+from .errors import shown_errors
+from .options import (
+    Columns,
+    Data,
+    Decimal,
+    Encoding,
+    Json,
+    Model,
+    Ood,
+    ParentName,
+    Reading,
+    Sep,
+    Target,
+    columns_option,
+    load_model,
+)
 
 HELP = (
     "Probabilities that are calibrated where there was training data, and fall back to the class "
@@ -30,55 +43,6 @@ app = typer.Typer(
         "m.polycal new.csv -o out.csv"
     ),
 )
-
-
-class ParentName(StrEnum):
-    """Parents that the command line can fit."""
-
-    forest = "forest"
-    extra_trees = "extra-trees"
-    hgb = "hgb"
-    lightgbm = "lightgbm"
-    catboost = "catboost"
-    xgboost = "xgboost"
-    mlp = "mlp"
-
-
-Data = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DATA",
-        help="CSV, TSV or Parquet file, also with .gz; - is stdin.",
-        show_default=False,
-    ),
-]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.", show_default=False)]
-Target = Annotated[str, typer.Option(help="Column of the labels.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
-Ood = Annotated[
-    Path | None, typer.Option(help="File of out-of-distribution rows.", show_default=False)
-]
-Sep = Annotated[
-    str | None,
-    typer.Option(help='Separator of the cells, or "tab"; found if not named.', show_default=False),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(help="Encoding of the file; found if not named.", show_default=False),
-]
-Decimal = Annotated[
-    str | None, typer.Option(help='"." or ","; found if not named.', show_default=False)
-]
-Level = Annotated[float, typer.Option(help="Share of days that may raise an alarm by chance.")]
-Smallest = Annotated[float, typer.Option(help="Smallest shift that is worth an alarm, as a share.")]
-Columns = list[str] | None
-# Exit code of an alarm, and features that are shown.
-ALARM, FEATURES_SHOWN = 3, 5
-
-
-def _columns_option(help: str) -> Any:
-    text = f"{help}; may be given several times."
-    return typer.Option(metavar="NAME", help=text, show_default=False)
 
 
 def _show_version(asked: bool) -> None:
@@ -110,11 +74,11 @@ def fit(
     set_: Annotated[
         Columns, typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the parent.")
     ] = None,
-    drop: Annotated[Columns, _columns_option("Column to leave out")] = None,
-    category: Annotated[Columns, _columns_option("Column to read as a category")] = None,
-    number: Annotated[Columns, _columns_option("Column to read as numbers")] = None,
-    date: Annotated[Columns, _columns_option("Column to read as dates, or NAME=%d-%b-%Y")] = None,
-    text: Annotated[Columns, _columns_option("Column of prose, which is left out")] = None,
+    drop: Annotated[Columns, columns_option("Column to leave out")] = None,
+    category: Annotated[Columns, columns_option("Column to read as a category")] = None,
+    number: Annotated[Columns, columns_option("Column to read as numbers")] = None,
+    date: Annotated[Columns, columns_option("Column to read as dates, or NAME=%d-%b-%Y")] = None,
+    text: Annotated[Columns, columns_option("Column of prose, which is left out")] = None,
     weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None,
     calibration_file: Annotated[
         Path | None, typer.Option(help="File of rows to calibrate on, which the fit must not see.")
@@ -133,7 +97,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Fit a parent on a table, calibrate it, and write a model file."""
-    with _errors(), show.say.status("reading"):
+    with shown_errors(), show.say.status("reading"):
         from .files import STREAM, Source, check_output, decimal_of, no_column
         from .fit import fit_table
         from .roles import chosen_roles
@@ -153,7 +117,7 @@ def fit(
                 raise no_column(option, name, names)
         roles = {"drop": drop, "category": category, "number": number, "date": date, "text": text}
         chosen = chosen_roles([name for name in names if name not in (target, weight)], **roles)
-    with _errors():
+    with shown_errors():
         level = "auto" if false_alarm == "auto" else _number(false_alarm, "--false-alarm")
         progress = show.say.is_terminal and not as_json
         model, facts = fit_table(
@@ -188,7 +152,7 @@ def predict(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="CSV, TSV or Parquet to write; - is stdout.")
     ],
-    keep: Annotated[Columns, _columns_option("Column of DATA to copy as it is")] = None,
+    keep: Annotated[Columns, columns_option("Column of DATA to copy as it is")] = None,
     prefix: Annotated[
         str, typer.Option(help="Beginning of the names of the columns of the answers.")
     ] = "",
@@ -201,12 +165,12 @@ def predict(
     """Predict the label, probabilities, trust weight and verdict of each row, in chunks."""
     from .predict import predict_file
 
-    with _errors():
+    with shown_errors():
         from .files import STREAM, Source, check_output
         from .tables import trained_mark
 
         check_output(output, data, model)
-        loaded = _load(model)
+        loaded = load_model(model)
         source = Source(data, sep, encoding, decimal, trained_mark(loaded))
         facts = predict_file(
             loaded, source, output, keep or [], prefix, rows_at_a_time, not as_json
@@ -227,7 +191,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare error, calibration and out-of-distribution figures with the parent's."""
-    with _errors():
+    with shown_errors():
         loaded, X, y, X_ood = _rows(model, data, target, ood, (sep, encoding, decimal))
         from ..evaluation import evaluate_with_parent
 
@@ -252,7 +216,7 @@ def report(
     decimal: Decimal = None,
 ) -> None:
     """Write one HTML page that says in plain words where the model can be believed."""
-    with _errors():
+    with shown_errors():
         from .files import check_output
 
         check_output(output, data, model, *([] if ood is None else [ood]))
@@ -283,11 +247,11 @@ def explain(
     """Explain why rows are in or out of distribution; without --rows, the ten least trusted."""
     from .explain import explain_rows
 
-    with _errors():
+    with shown_errors():
         from .files import Source
         from .tables import features_of, trained_mark
 
-        loaded = _load(model)
+        loaded = load_model(model)
         table = Source(data, sep, encoding, decimal, trained_mark(loaded)).read()
         found = explain_rows(loaded, features_of(loaded, table), rows, features)
     if as_json:
@@ -296,110 +260,16 @@ def explain(
         print(line["text"])
 
 
-@app.command(epilog="polycal check m.polycal day.csv --json")
-def check(
-    model: Model,
-    data: Data,
-    level: Level = 0.01,
-    smallest: Smallest = 0.01,
-    false_discovery: Annotated[
-        float, typer.Option(help="Share of the selected rows that may not be new.")
-    ] = 0.1,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    as_json: Json = False,
-) -> None:
-    """Say whether the rows of a file are like the calibration rows; exit code 3 is an alarm."""
-    with _errors():
-        from .check import check_file, facts
-        from .files import Source
-        from .tables import trained_mark
-
-        loaded = _load(model)
-        source = Source(data, sep, encoding, decimal, trained_mark(loaded))
-        options = {"level": level, "smallest": smallest, "false_discovery": false_discovery}
-        with show.say.status("checking"):
-            found = check_file(loaded, source, **options)
-    if as_json:
-        show.as_json(found.to_dict())
-    else:
-        show.facts(facts(found))
-        show.features(found.features[:FEATURES_SHOWN])
-    if found.alarm:
-        raise typer.Exit(ALARM)
-
-
-@app.command(epilog="polycal monitor m.polycal days/ --target label")
-def monitor(
-    model: Model,
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="Folder of tables, one a day.", show_default=False),
-    ],
-    history: Annotated[
-        Path | None,
-        typer.Option(help="File of what was found; FOLDER/history.json if not named."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="HTML page; FOLDER/monitor.html if not named."),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column of the labels, of days that have it.")
-    ] = None,
-    level: Level = 0.01,
-    smallest: Smallest = 0.01,
-    delta: Annotated[
-        float, typer.Option(help="Probability that the alarm of all days ever rings in vain.")
-    ] = 0.01,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    as_json: Json = False,
-) -> None:
-    """Check the new days of a folder, and write a page of all days; exit code 3 is an alarm."""
-    with _errors():
-        from .files import check_output
-        from .monitor import follow, open_history
-
-        path, page = history or folder / "history.json", output or folder / "monitor.html"
-        for file in (path, page):
-            check_output(file, model)
-        loaded = _load(model)
-        known = open_history(path, loaded, level, smallest, delta)
-        days = follow(known, path, folder, target, (sep, encoding, decimal), page)
-        new = []
-        with show.say.status("checking the days"):
-            for day in days:
-                new.append(day)
-                if not as_json:
-                    show.day(day)
-        from .._utils.files import atomic_file
-        from ..reporting.timeline import timeline
-
-        with atomic_file(page) as part:
-            part.write_text(timeline(known, f"{folder.resolve().name}: monitor"), encoding="utf-8")
-    if as_json:
-        show.as_json(
-            {
-                "days": [asdict(day) for day in new],
-                "stream": {"alarm": known.monitor.status.alarm, "rows": known.monitor.n_rows},
-                "page": str(page),
-                "history": str(path),
-            }
-        )
-    else:
-        show.line(f"{len(new)} new of {len(known.days)} days. Page: {page}")
-    if known.monitor.status.alarm or any(day.alarm for day in new):
-        raise typer.Exit(ALARM)
+# The commands that can raise an alarm.
+app.command(epilog="polycal check m.polycal day.csv --json")(check)
+app.command(epilog="polycal monitor m.polycal days/ --target label")(monitor)
 
 
 @app.command(epilog="polycal info m.polycal --json")
 def info(model: Model, as_json: Json = False) -> None:
     """Show what a model file holds."""
-    with _errors():
-        loaded = _load(model)
+    with shown_errors():
+        loaded = load_model(model)
         from .info import facts_for_machines, facts_for_people
 
         facts = (facts_for_machines if as_json else facts_for_people)(loaded, model)
@@ -417,7 +287,7 @@ def reproduce(
     """Run a study of the paper, in a clone of the repository; other options go to the study."""
     import subprocess
 
-    with _errors():
+    with shown_errors():
         known = sorted(p.stem for p in Path("studies").glob("[a-z]*.py") if p.stem != "data")
         if study not in known:
             there = f"it has {', '.join(known)}" if known else "there is no folder studies here"
@@ -435,7 +305,7 @@ def demo(
     ),
 ) -> None:
     """Fit a forest on scikit-learn's digits 0 to 7, and report on it with 8 and 9 as unknown."""
-    with _errors():
+    with shown_errors():
         from .demo import run_demo
 
         path = run_demo(output, show.say.is_terminal)
@@ -451,44 +321,18 @@ def run() -> None:
 # ------------------------------------------------------------------ helpers
 
 
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Turn errors that a user can correct into one line and exit code 2; ctrl-C exits with 130."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemError) as error:
-        # At the edge of a compiled function, Python wraps the interrupt into a SystemError.
-        if not isinstance(error.__cause__ or error, KeyboardInterrupt):
-            raise
-        show.line("Stopped; no incomplete file was left.")
-        raise typer.Exit(130) from None
-    except (OSError, ValueError, TypeError, ImportError, KeyError) as error:
-        text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-        if isinstance(error, OSError) and error.strerror and error.filename:
-            text = f"{error.filename}: {error.strerror}."
-        show.line(f"error: {' '.join(text.split())}", "bold red")
-        raise typer.Exit(2) from None
-
-
-def _load(path: Path) -> Any:
-    from ..persistence import load
-
-    with show.say.status("loading the model"):
-        return load(path)
-
-
 def _rows(
     model: Path,
     data: Path,
     target: str,
     ood: Path | None,
-    reading: tuple[str | None, str | None, str | None],
+    reading: Reading,
 ) -> tuple[Any, Any, Any, Any]:
     """Model, features, labels, and features of the OOD rows if any."""
     from .files import Source
     from .tables import features_of, labels_of, trained_mark
 
-    loaded = _load(model)
+    loaded = load_model(model)
     mark = trained_mark(loaded)
     with show.say.status("reading"):
         table = Source(data, *reading, mark).read()

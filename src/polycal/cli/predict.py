@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from .._utils.files import atomic_file
 from .._utils.optional import optional
+from ..calibration.fitted_model import Answer
 from ..calibration.query_guards import warn_of_shift
 from ..core.execution import Execution
 from ..estimators.answers import answer_columns
@@ -24,7 +25,7 @@ def predict_file(
 ) -> dict[str, Any]:
     """Write the predictions; returns a summary."""
     kind = ".csv" if output == STREAM else kind_of(output)
-    total = 0
+    total, warned = 0, False
     verdicts = dict.fromkeys((INSIDE, EDGE, OUTSIDE), 0)
     with (
         nullcontext(STREAM) if output == STREAM else atomic_file(output) as part,
@@ -35,7 +36,10 @@ def predict_file(
             for table in source.pieces(n_rows):
                 if not len(table):
                     continue
-                frame = predict_table(model, table, keep, prefix)
+                frame, answer, X = predict_table(model, table, keep, prefix)
+                if not warned:  # once for a file
+                    how = model.columns_, Execution(model.n_jobs)
+                    warned = warn_of_shift(model.model_, answer, X, *how)
                 writer.write(frame)
                 words, counts = np.unique(frame[f"{prefix}verdict"], return_counts=True)
                 for word, n in zip(words, counts, strict=True):
@@ -49,16 +53,14 @@ def predict_file(
     return {"output": str(output), "rows": total, **verdicts}
 
 
-def predict_table(model: Any, table: Any, keep: list[str], prefix: str) -> Any:
-    """Kept columns, label, probability of each class, trust weight and verdict."""
+def predict_table(model: Any, table: Any, keep: list[str], prefix: str) -> tuple[Any, Answer, Any]:
+    """Kept columns, label, probabilities, trust weight and verdict; the answer, and the rows."""
     pandas = optional("pandas", "cli")
     absent = [name for name in keep if name not in table.columns]
     if absent:
         raise no_column("--keep", absent[0], list(table.columns))
     X = features_of(model, table)
     answer = model.answer(X)
-    names = getattr(model, "feature_names_in_", None)
-    warn_of_shift(model.model_, answer, names, Execution(model.n_jobs))
     columns = answer_columns(model, answer, prefix)
     twice = [name for name in keep if name in columns]
     if twice:
@@ -66,4 +68,5 @@ def predict_table(model: Any, table: Any, keep: list[str], prefix: str) -> Any:
             f"--keep {twice[0]!r} has the name of a column of the answers. Give those another "
             "beginning: --prefix polycal_."
         )
-    return pandas.DataFrame({**{name: table[name].array for name in keep}, **columns})
+    kept = {name: table[name].array for name in keep}
+    return pandas.DataFrame({**kept, **columns}), answer, X

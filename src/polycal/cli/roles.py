@@ -24,9 +24,10 @@ from ..core.roles import (
     ColumnRoles,
     Role,
     is_counter,
+    later_is_out,
     role_of_words,
 )
-from .columns import MARKS, MISSING, TRUTH, quoted, stripped
+from .columns import MARKS, MISSING, TRUTH, quoted, stripped, typed
 from .dates import DATE_LIKE, find_format, parse_dates, shown_format
 from .files import decimal_of, no_column, place_of
 from .numbers import find_unit, parse_numbers, split_unit
@@ -57,7 +58,21 @@ def decide(table: Any, chosen: dict[str, Role], left_out: Iterable[str | None]) 
         name = next((n for n, role in unused.items() if role.role != DROPPED), None)
         advice = f" {_advice(name, unused[name])}" if name is not None else ""
         warnings.warn(f"left out: {shown}.{advice}", stacklevel=2)
+    for name, role in roles.items():
+        if role.role == DATE and name not in chosen:
+            _warn_of_dates(table, name, role)
     return ColumnRoles.of(roles, decimal=decimal_of(table))
+
+
+def _warn_of_dates(table: Any, name: str, role: Role) -> None:
+    days = typed(table, ColumnRoles.of({name: role}))[name].dropna()
+    if len(days):
+        asked = quoted(name)
+        warnings.warn(
+            f"column {name!r} {later_is_out(days.min(), days.max())} say --drop {asked}, or write "
+            f"the month or weekday in its place; --date {asked} uses it without this note.",
+            stacklevel=2,
+        )
 
 
 def _advice(name: str, role: Role) -> str:

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from .._utils.arrays import Array
 from .._utils.saved import saved_number, saved_value
+from .._utils.warnings import DataWarning, warn
 from .table import find_categories
 
 NUMBER, CATEGORY, DATE, TEXT, ID, DROPPED = "number", "category", "date", "text", "id", "dropped"
@@ -35,6 +36,8 @@ CAMEL_ID = re.compile("[a-z0-9]I[dD]$")  # customerId, not BID or PAID
 NUMBERS_THE_ROWS = "numbers the rows"
 USE_IT = "To use one nevertheless, list it in categorical_features, or make it a column of floats."
 MICROSECONDS_A_DAY = 86_400e6
+# Part of a day that is no more than rounding.
+ROUNDING = 1e-6
 
 
 class Role(NamedTuple):
@@ -299,19 +302,44 @@ def declared_names(X: Any, categorical_features: Any) -> list[str]:
     return [names[j] for j in find_categories(X, categorical_features)]
 
 
-def report_roles(columns: ColumnRoles, verbose: int) -> None:
-    """Warn about columns that are left out; with ``verbose``, say how each one is read."""
+def report_roles(X: Any, columns: ColumnRoles, verbose: int) -> None:
+    """Warn about columns that are left out, and dates; with ``verbose``, list all columns."""
     if columns.unchanged:
         return
     if verbose:
         tqdm.write(f"Columns:\n{columns}", file=sys.stderr)
     left_out = _left_out(columns)
     if left_out:
-        warnings.warn(
+        warn(
             f"X has columns that say nothing about new rows, and they are left out: "
             f"{', '.join(left_out)}. {USE_IT} model.columns_ says how each column was read.",
-            stacklevel=6,
+            DataWarning,
         )
+    frame = as_frame(X)
+    for name in columns.with_role(DATE):
+        days = days_since_1970(frame[name]).drop_nulls()
+        if len(days):
+            warn(
+                f"column {name!r} {later_is_out(days.min(), days.max())} leave it out, or give "
+                f"its month or weekday in its place (X[{name!r}].dt.month). A column of days "
+                "since 1970 is taken without this warning.",
+                DataWarning,
+            )
+
+
+def later_is_out(first: float, last: float) -> str:
+    """What a column of dates, given by its first and last day since 1970, will do to later rows."""
+    return (
+        f"holds dates, {days_as_text(first, last)}. No training row says what comes later: rows of "
+        "later dates will be out of distribution, and their answers near the class priors. If new "
+        "rows have later dates,"
+    )
+
+
+def days_as_text(first: float, last: float) -> str:
+    """A range of days since 1970, as dates."""
+    days = [np.datetime64(int(np.floor(day + ROUNDING)), "D") for day in (first, last)]
+    return f"{days[0]} to {days[1]}"
 
 
 def _left_out(columns: ColumnRoles) -> list[str]:

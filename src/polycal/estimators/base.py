@@ -225,8 +225,7 @@ class BaseCalibrator(
     def _watched_answer(self, X: Any) -> Answer:
         """The answer, with a warning where most rows are out of distribution."""
         answer = self.answer(X)
-        names = getattr(self, "feature_names_in_", None)
-        query_guards.warn_of_shift(self.model_, answer, names, self._execution)
+        query_guards.warn_of_shift(self.model_, answer, X, self.columns_, self._execution)
         return answer
 
     @lazy_on_dask
@@ -473,7 +472,7 @@ class BaseCalibrator(
             declared = declared_names(X, self.categorical_features)
             self.columns_ = learn_roles(X, declared, parent.raw_input or parent.is_fitted)
             if self.columns_ is not None:
-                report_roles(self.columns_, self.verbose)
+                report_roles(X, self.columns_, self.verbose)
         return X if self.columns_ is None else self.columns_.prepare(X)
 
 
