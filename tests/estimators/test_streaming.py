@@ -16,6 +16,7 @@ from sklearn.neural_network import MLPClassifier
 
 import polycal
 from polycal import GeodesicCalibrator
+from tests.toys.streams import assert_same_sums
 
 X, Y = make_classification(
     3600, 6, n_informative=5, n_redundant=0, n_classes=3, n_clusters_per_class=3, random_state=0
@@ -50,20 +51,6 @@ def streamed(parent, *batches, **parameters):
     for rows in batches:
         model.partial_fit(X[rows], Y[rows])
     return model
-
-
-def assert_same_sums(one, other, rtol=1e-9):
-    """All that is a sum, and what is drawn by the rows alone."""
-    assert one.n_rows == other.n_rows
-    assert_allclose(one.class_weight, other.class_weight, rtol=rtol)
-    for left, right in zip(one.kernels, other.kernels, strict=True):
-        a, b = left.tables.to_save(), right.tables.to_save()
-        assert_array_equal(a.key, b.key)
-        assert_allclose(a.total, b.total, rtol=rtol)
-        assert_array_equal(left.stored.key, right.stored.key)
-        assert_allclose(left.stored.values, right.stored.values, rtol=rtol, atol=1e-12)
-    assert_array_equal(one.reservoir.X, other.reservoir.X)
-    assert_array_equal(one.reservoir.y, other.reservoir.y)
 
 
 @pytest.mark.parametrize("name", list(PARENTS))
@@ -283,12 +270,11 @@ def test_a_short_stream_has_no_answer_yet(parents):
     assert model.predict_proba(X[:2]).shape == (2, 3)
 
 
-def test_a_fit_ends_the_stream_and_begins_none(parents):
+def test_a_fit_ends_the_stream(parents):
     model = streamed(parents["linear"], FIRST)
     model.set_params(calibration="holdout").fit(X[FIRST], Y[FIRST])
     assert not hasattr(model, "stream_")
-    with pytest.raises(ValueError, match=r"Begin with fit_batches"):
-        model.partial_fit(X[REST], Y[REST])
+    assert model.partial_fit(X[REST], Y[REST]).n_rows_seen_ == len(ROWS)
     model.fit_batches([(X[FIRST], Y[FIRST])]).partial_fit(X[REST], Y[REST])
     assert model.n_rows_seen_ == len(ROWS)
 

@@ -86,6 +86,11 @@ class Reservoir:
             order = order[np.isin(order, kept)]
         return self._take(order)
 
+    def at(self, time: float) -> Reservoir:
+        """The same rows, all of one time in half-lives."""
+        priority = self.priority - np.log(2) * time
+        return replace(self, time=np.full(len(self.y), time), priority=priority)
+
     def _take(self, rows: Ints) -> Reservoir:
         assert self.modes is not None
         return replace(

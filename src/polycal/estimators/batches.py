@@ -50,6 +50,11 @@ def iter_once(batches: Any) -> bool:
     return hasattr(batches, "__next__")
 
 
+def is_weightless(weight: Any) -> bool:
+    """Whether no row counts."""
+    return weight is not None and not np.any(np.asarray(weight, dtype=float) != 0)
+
+
 def parquet_frames(path: str, n_rows: int = ROWS_AT_ONCE) -> Iterator[Any]:
     """Frames of some rows of a Parquet file, one after the other."""
     parquet = optional("pyarrow.parquet", "cli")

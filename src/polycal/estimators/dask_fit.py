@@ -27,7 +27,7 @@ from ..calibration.stream import Frame, Stream
 from ..calibration.stream_fit import lacks_of
 from ..core.execution import Execution
 from ..parents import Adapter
-from .batches import Sample
+from .batches import Sample, is_weightless
 from .collections import SharedModel
 from .dask_progress import Progress, current_client, told, workers_of
 from .dask_rows import Partition, Partitions, check_columns
@@ -189,14 +189,9 @@ def _sample(part: Partition, inputs: list[Any], meta: Any, seed: int, topic: str
 
 def _labels_and_weights(X: Any, y: Any, weight: Any) -> tuple[Array, Floats]:
     values = validation.check_labels(y, n_rows_of(X))
-    if _weightless(weight):
+    if is_weightless(weight):
         return values, np.zeros(len(values))
     return values, _raw_weights(weight, len(values))
-
-
-def _weightless(weight: Any) -> bool:
-    """Whether no row of a partition counts."""
-    return weight is not None and not np.any(np.asarray(weight, dtype=float) != 0)
 
 
 def _join(found: Sequence[Found]) -> Found:
@@ -346,7 +341,7 @@ def _add(
     for part, inputs, place in rows:
         try:
             X, y, weight = part.make(inputs)
-            if n_rows_of(X) and not _weightless(weight):
+            if n_rows_of(X) and not is_weightless(weight):
                 # In the processes of a cluster, joblib's own backend is a single thread.
                 with parallel_config("threading"):
                     reading, codes, weights, _ = model._read_batch(X, y, weight, model.parent_)
