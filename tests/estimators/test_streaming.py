@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -13,9 +14,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import polycal
 from polycal import GeodesicCalibrator
+from polycal._utils.warnings import DataWarning
+from polycal.estimators import batches as batches_module
+from polycal.estimators import streaming
 from tests.toys.streams import assert_same_sums
 
 X, Y = make_classification(
@@ -308,3 +314,40 @@ def test_a_category_that_the_stream_did_not_begin_with():
         model.partial_fit(other, y[:3])
     with pytest.raises(ValueError, match="feature names"):
         model.partial_fit(table.rename(columns={"x": "t"})[:3], y[:3])
+
+
+def cities(n=1200):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=n), "city": rng.choice(["a", "b"], n)})
+    table.loc[700, "city"] = "rare"
+    y = (table["x"] + (table["city"] == "a") + rng.normal(size=n) > 0).astype(int)
+    return table.astype({"city": "category"}), y.to_numpy()
+
+
+def test_every_category_is_known_also_one_that_a_sample_lacks(monkeypatch):
+    monkeypatch.setattr(streaming, "FRAME_ROWS", 50)
+    table, y = cities()
+    parent = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype")
+    parent.fit(table, y)
+    parts = [slice(0, 500), slice(500, 1200)]
+    models = [
+        started(parent).fit_batches([(table[some], y[some]) for some in order])
+        for order in (parts, parts[::-1])
+    ]
+    levels = models[0].stream_.frame.table.levels[0]
+    assert set(levels.tolist()) == {"a", "b", "rare"}
+    assert_same_sums(models[0].stream_, models[1].stream_)
+    monkeypatch.setattr(batches_module, "MOST_LEVELS", 2)
+    with pytest.warns(DataWarning, match="column 'city' has more than 1000 levels"):
+        started(parent).fit_batches([(table[some], y[some]) for some in parts])
+
+
+def test_a_parent_is_fitted_on_every_category(monkeypatch):
+    """Those that come before the encoder of a Pipeline are texts."""
+    table, y = cities()
+    encoder = ColumnTransformer([("city", OneHotEncoder(), ["city"])], remainder="passthrough")
+    parent = make_pipeline(encoder, LogisticRegression())
+    model = GeodesicCalibrator(parent, random_state=0, memory_limit="200MiB")
+    text = table.astype({"city": object})
+    model.fit_batches([(text[:500], y[:500]), (text[500:], y[500:])], parent_rows=60)
+    assert set(model.estimator_[0].transformers_[0][1].categories_[0]) == {"a", "b", "rare"}

@@ -163,7 +163,8 @@ def fit_model(
 
 def _start(found: Calibration, n_rows: int, options: Options, weight_unit: float) -> StreamStart:
     """What is kept of a fit, so that more rows may be added to it."""
-    assert found.rows is not None and found.reading is not None
+    assert found.rows is not None
+    assert found.reading is not None
     n_held = n_rows - len(found.rows)
     first = len(found.rows) if found.plan == "given" else 0
     how = options.reference, weight_unit

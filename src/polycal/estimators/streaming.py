@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
@@ -15,16 +16,24 @@ from tqdm.auto import tqdm
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import n_rows_of
+from .._utils.warnings import DataWarning
 from ..calibration.fit import Options
 from ..calibration.fitted_model import FittedModel
 from ..calibration.stream import Frame, Stream
 from ..calibration.stream_fit import lacks_of, model_of_stream
 from ..calibration.stream_start import stream_of_fit
 from ..core.reading import Reading
-from ..core.table import MANY_LEVELS, column_values, is_missing
+from ..core.table import MANY_LEVELS, column_values, find_categories, is_missing
 from ..parents import Adapter
 from .base import BaseCalibrator
-from .batches import Sample, batches_of, is_weightless, parquet_frames
+from .batches import (
+    MOST_LEVELS,
+    Sample,
+    batches_of,
+    columns_of_levels,
+    is_weightless,
+    parquet_frames,
+)
 from .collections import RESULTS, answer_part
 
 # Rows that columns, categories and hyperplanes are learned from, and a parent is fitted on.
@@ -220,6 +229,7 @@ class Streaming(BaseCalibrator):
         sample = Sample(FRAME_ROWS if parent.is_fitted else parent_rows, seed)
         labels: set[Any] = set()
         for X, y, weight in self._watched(begin(), "sample"):
+            sample.watch(columns_of_levels(X, self.categorical_features, parent.raw_input))
             values = validation.check_labels(y, n_rows_of(X))
             weights = _raw_weights(weight, len(values))
             labels.update(np.unique(values[weights > 0]).tolist())
@@ -230,6 +240,8 @@ class Streaming(BaseCalibrator):
         self.classes_ = _checked_classes(known, parent)
         most = sample.most if parent.is_fitted else min(parent_rows, sample.n_rows // 2)
         X, y, weight, limit = sample.rows(max(most, 1))
+        if not parent.raw_input:
+            warn_of_levels(X, sample, self.categorical_features)
         X, y = self._check_table(parent, X, y, reset=True)
         parent_is_given = parent.is_fitted
         if not parent_is_given:
@@ -266,12 +278,12 @@ class Streaming(BaseCalibrator):
     def _begun(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> Stream:
         """The stream so far, or one that begins with these rows."""
         self._check_streaming()
-        if "stream_" in vars(self) or "model_" in vars(self):
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(
-                    f"classes differ from those of the first call, {self.classes_.tolist()}. "
-                    "Leave classes out, or begin a new model."
-                )
+        known = "stream_" in vars(self) or "model_" in vars(self)
+        if known and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"classes differ from those of the first call, {self.classes_.tolist()}. "
+                "Leave classes out, or begin a new model."
+            )
         if "stream_" in vars(self):
             return self.stream_
         if "model_" in vars(self):
@@ -384,6 +396,21 @@ class Streaming(BaseCalibrator):
                     f"stream began with: {sorted(map(str, levels))[:20]}. Begin with rows that "
                     "have every category, or leave these rows out."
                 )
+
+
+def warn_of_levels(X: Any, sample: Sample, categorical_features: Any) -> None:
+    """Warn of categories with so many levels that a sample X may lack some."""
+    crowded = [j for j in sample.crowded if j in find_categories(X, categorical_features)]
+    if crowded:
+        j = crowded[0]
+        name = repr(X.columns[j]) if hasattr(X, "columns") else str(j)
+        warnings.warn(
+            f"column {name} has more than {MOST_LEVELS} levels: those that no row of a random "
+            f"sample of {n_rows_of(X)} has are unknown to the model. Merge rare levels if they "
+            "matter.",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def _raw_weights(sample_weight: Any, n_rows: int) -> Floats:
