@@ -97,7 +97,7 @@ def test_more_rows_help_after_a_plain_fit(boosting):
 
 
 @pytest.mark.parametrize("search", ["auto", "sampled"])
-def test_weights_missing_values_categories_and_far_values(search):
+def test_weights_missing_values_categories_and_far_values(search, tmp_path):
     """All that has sums of its own: nothing of it is lost."""
     rng = np.random.default_rng(0)
     n = 1500
@@ -120,6 +120,9 @@ def test_weights_missing_values_categories_and_far_values(search):
     counted = weight[fit] > 0
     rows = (table[fit][counted], y[fit][counted], None)
     assert_same_sums(stream_of(model, rows, *parts), model.stream_)
+    model.save(tmp_path / "m.polycal")
+    loaded = polycal.load(tmp_path / "m.polycal")
+    assert_array_equal(loaded.predict_proba(table[cal]), model.predict_proba(table[cal]))
 
 
 def test_rows_of_a_fit_fade_as_those_of_its_end(boosting):

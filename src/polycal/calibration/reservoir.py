@@ -30,7 +30,7 @@ class Reservoir:
 
     most: int = saved_number(int, above=0, below=2**31)
     modes: ActivationModes | None = saved_part(default=None)  # None before the first row
-    X: Floats = saved_array("float64 reservoir_rows encoded", optional=True)
+    X: Floats = saved_array("float64 reservoir_rows encoded", optional=True, missing=True)
     proba: Floats = saved_array("float64 reservoir_rows classes", optional=True)
     energy: Floats | None = saved_array("float64 reservoir_rows", optional=True)
     y: Ints = saved_array("int64 reservoir_rows", optional=True)

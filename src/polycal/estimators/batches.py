@@ -139,10 +139,10 @@ class Sample:
         found = self.priority(X, self.n_rows)
         self.n_rows += len(found)
         counted = weight > 0
-        kept = counted & (found <= self._limit(self.most))
+        among = counted & (found <= self._limit(self.most))
         for j in self._levels:
-            kept[self._first_of_levels(X, j, np.where(counted, found, np.inf))] = True
-        kept = np.flatnonzero(kept)
+            among[self._first_of_levels(X, j, np.where(counted, found, np.inf))] = True
+        kept = np.flatnonzero(among)
         if len(kept) == 0:
             return
         self._parts.append((take_rows(X, kept), y[kept], weight[kept]))
