@@ -32,8 +32,8 @@ def test_order(values, ascending, strictly):
 def test_shares():
     rows = np.array([[0.25, 0.75], [0.0, 1.0]])
     assert are_shares(rows)
-    assert not are_shares(rows + [0.0, 1e-6])
-    assert are_shares(rows + [0.0, 1e-6], tolerance=1e-5)
+    assert not are_shares(rows + np.array([0.0, 1e-6]))
+    assert are_shares(rows + np.array([0.0, 1e-6]), tolerance=1e-5)
     assert not are_shares(rows - [[0.0, 1e-6], [0.0, 0.0]])
     assert not are_shares(np.array([-0.5, 1.5]))
     assert not are_shares(np.array([np.nan, 1.0]))

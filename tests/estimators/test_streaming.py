@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -13,9 +14,15 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import polycal
 from polycal import GeodesicCalibrator
+from polycal._utils.warnings import DataWarning
+from polycal.estimators import batches as batches_module
+from polycal.estimators import streaming
+from tests.toys.streams import assert_same_sums
 
 X, Y = make_classification(
     3600, 6, n_informative=5, n_redundant=0, n_classes=3, n_clusters_per_class=3, random_state=0
@@ -50,20 +57,6 @@ def streamed(parent, *batches, **parameters):
     for rows in batches:
         model.partial_fit(X[rows], Y[rows])
     return model
-
-
-def assert_same_sums(one, other, rtol=1e-9):
-    """All that is a sum, and what is drawn by the rows alone."""
-    assert one.n_rows == other.n_rows
-    assert_allclose(one.class_weight, other.class_weight, rtol=rtol)
-    for left, right in zip(one.kernels, other.kernels, strict=True):
-        a, b = left.tables.to_save(), right.tables.to_save()
-        assert_array_equal(a.key, b.key)
-        assert_allclose(a.total, b.total, rtol=rtol)
-        assert_array_equal(left.stored.key, right.stored.key)
-        assert_allclose(left.stored.values, right.stored.values, rtol=rtol, atol=1e-12)
-    assert_array_equal(one.reservoir.X, other.reservoir.X)
-    assert_array_equal(one.reservoir.y, other.reservoir.y)
 
 
 @pytest.mark.parametrize("name", list(PARENTS))
@@ -283,12 +276,11 @@ def test_a_short_stream_has_no_answer_yet(parents):
     assert model.predict_proba(X[:2]).shape == (2, 3)
 
 
-def test_a_fit_ends_the_stream_and_begins_none(parents):
+def test_a_fit_ends_the_stream(parents):
     model = streamed(parents["linear"], FIRST)
     model.set_params(calibration="holdout").fit(X[FIRST], Y[FIRST])
     assert not hasattr(model, "stream_")
-    with pytest.raises(ValueError, match=r"Begin with fit_batches"):
-        model.partial_fit(X[REST], Y[REST])
+    assert model.partial_fit(X[REST], Y[REST]).n_rows_seen_ == len(ROWS)
     model.fit_batches([(X[FIRST], Y[FIRST])]).partial_fit(X[REST], Y[REST])
     assert model.n_rows_seen_ == len(ROWS)
 
@@ -322,3 +314,40 @@ def test_a_category_that_the_stream_did_not_begin_with():
         model.partial_fit(other, y[:3])
     with pytest.raises(ValueError, match="feature names"):
         model.partial_fit(table.rename(columns={"x": "t"})[:3], y[:3])
+
+
+def cities(n=1200):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=n), "city": rng.choice(["a", "b"], n)})
+    table.loc[700, "city"] = "rare"
+    y = (table["x"] + (table["city"] == "a") + rng.normal(size=n) > 0).astype(int)
+    return table.astype({"city": "category"}), y.to_numpy()
+
+
+def test_every_category_is_known_also_one_that_a_sample_lacks(monkeypatch):
+    monkeypatch.setattr(streaming, "FRAME_ROWS", 50)
+    table, y = cities()
+    parent = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype")
+    parent.fit(table, y)
+    parts = [slice(0, 500), slice(500, 1200)]
+    models = [
+        started(parent).fit_batches([(table[some], y[some]) for some in order])
+        for order in (parts, parts[::-1])
+    ]
+    levels = models[0].stream_.frame.table.levels[0]
+    assert set(levels.tolist()) == {"a", "b", "rare"}
+    assert_same_sums(models[0].stream_, models[1].stream_)
+    monkeypatch.setattr(batches_module, "MOST_LEVELS", 2)
+    with pytest.warns(DataWarning, match="column 'city' has more than 1000 levels"):
+        started(parent).fit_batches([(table[some], y[some]) for some in parts])
+
+
+def test_a_parent_is_fitted_on_every_category(monkeypatch):
+    """Those that come before the encoder of a Pipeline are texts."""
+    table, y = cities()
+    encoder = ColumnTransformer([("city", OneHotEncoder(), ["city"])], remainder="passthrough")
+    parent = make_pipeline(encoder, LogisticRegression())
+    model = GeodesicCalibrator(parent, random_state=0, memory_limit="200MiB")
+    text = table.astype({"city": object})
+    model.fit_batches([(text[:500], y[:500]), (text[500:], y[500:])], parent_rows=60)
+    assert set(model.estimator_[0].transformers_[0][1].categories_[0]) == {"a", "b", "rare"}

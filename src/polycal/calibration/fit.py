@@ -53,6 +53,7 @@ from .folds import (
 )
 from .kept_rows import keep_rows, with_fit_rows
 from .reference_set import ReferenceSet, ReferenceSettings
+from .stream_start import StreamStart
 
 # With 20 trees, about one row in 10,000 is in every bootstrap sample: it has no out-of-bag tree.
 TREES_FOR_OUT_OF_BAG = 20
@@ -80,6 +81,11 @@ class Options:
     calibration: Any  # "auto", "holdout", "oob", "cv", a number of parts or a splitter
     calibration_size: float
     random_state: Any
+
+    @property
+    def may_stream(self) -> bool:
+        """Whether a stream, which samples, can go on from such a fit."""
+        return self.reference.sample_modes is not False
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any], n_classes: int) -> Options:
@@ -133,12 +139,13 @@ def fit_model(
     execution: Execution,
     weight_unit: float | None = None,
     fit_parameters: dict[str, Any] | None = None,
+    grouped: bool = False,
 ) -> FittedModel:
     """Fit the parent (unless it is fitted), its reference set, the posterior and the gate.
 
     ``held`` are calibration rows that the user gave. Weights in ``rows`` have mean 1;
     ``weight_unit`` is the factor to the user's weights, None where the user gave none.
-    ``fit_parameters`` go to each fit of the parent.
+    ``fit_parameters`` go to each fit of the parent. ``grouped`` says that the user gave groups.
     """
     # The reference set, and the calibration rows with their neighbours in it.
     found = calibrate(parent, rows, held, classes, options, execution, weight_unit, fit_parameters)
@@ -149,7 +156,21 @@ def fit_model(
         if model.posterior.n_votes and isinstance(model.reference.votes, QueryVotes):
             votes = _votes(found.folds, replace(execution, device=found.parent.gpu))
         guards.warn_of_memory(parent, rows, held, classes, model.reference, found.folds, votes)
+        if options.may_stream and not grouped:
+            model = replace(model, start=_start(found, n_rows, options, weight_unit or 1.0))
     return model
+
+
+def _start(found: Calibration, n_rows: int, options: Options, weight_unit: float) -> StreamStart:
+    """What is kept of a fit, so that more rows may be added to it."""
+    assert found.rows is not None
+    assert found.reading is not None
+    n_held = n_rows - len(found.rows)
+    first = len(found.rows) if found.plan == "given" else 0
+    how = options.reference, weight_unit
+    return StreamStart.of(
+        found.reference, found.reading, found.rows, n_held, first, found.folds, *how
+    )
 
 
 def conclude(

@@ -23,6 +23,7 @@ from ..posterior.votes import PolytopeVotes, QueryVotes
 from .kept_rows import KeptRows
 from .reference_set import ReferenceSet
 from .stream import Stream
+from .stream_start import StreamStart
 
 PLANS = ("given", "holdout", "oob", "cv", "stream")
 # The model that is calibrated is the one that answers.
@@ -114,6 +115,8 @@ class FittedModel:
     kept: KeptRows | None = saved_part(default=None)
     # what rows are added to, where the model is one of a stream
     stream: Stream | None = saved_part(default=None)
+    # what a stream can go on from, where a plain fit had a frozen parent
+    start: StreamStart | None = saved_part(default=None)
 
     def answer(self, X: Any, execution: Execution) -> Answer:
         """X -> reading -> neighbours -> posterior -> gate -> answer."""
@@ -256,6 +259,8 @@ class FittedModel:
         if self.stream is not None:
             tables = [found.sums for found in self.reference.streamed]
             yield from self.stream.contradictions_with(tables)
+        if self.start is not None:
+            yield from self.start.contradictions_with(self.reference)
         if self.scores.y is not None and self.scores.y.max() >= len(self.posterior.prior):
             yield "a calibration row has no class of the model"
         if self.kept is not None:

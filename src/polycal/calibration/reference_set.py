@@ -101,6 +101,9 @@ class ReferenceSet:
     planes: Hyperplanes | None = saved_part()
     hyperplanes: HyperplaneVotes | QueryVotes | None = saved_part()
     index: KernelIndex | EuclideanIndex = unsaved("that of the evidence, or built from the modes")
+    # where the values of each number lie, and the polytopes of clipped rows where these differ
+    columns: Columns | None = unsaved("needed for a fit alone", default=None)
+    clipped: Polytopes | None = unsaved("needed for a fit alone", default=None)
 
     @classmethod
     def build(
@@ -195,6 +198,8 @@ class ReferenceSet:
             planes,
             hyperplanes,
             EuclideanIndex(modes) if settings.euclidean else evidence.index,
+            columns,
+            None if some is None else some.rows,
         )
 
     @classmethod
@@ -232,12 +237,13 @@ class ReferenceSet:
         return replace(self, votes=votes, hyperplanes=hyperplanes)
 
     def with_tables(self) -> ReferenceSet:
-        """Keep the sampled tables, so that they are saved."""
+        """Keep the sampled tables, so that they are saved, and not what a fit alone needs."""
         evidence, hyperplanes = self.votes.evidence.with_tables(), self.hyperplanes
         if isinstance(hyperplanes, QueryVotes):
             hyperplanes = replace(hyperplanes, evidence=hyperplanes.evidence.with_tables())
         votes = replace(self.votes, evidence=evidence)
-        return replace(self, votes=votes, hyperplanes=hyperplanes)
+        kept = replace(self, votes=votes, hyperplanes=hyperplanes)
+        return replace(kept, columns=None, clipped=None)
 
     def read_modes(self, reading: Reading, X: Floats, execution: Execution) -> Reading:
         """The reading of encoded rows X with their modes, which may be those by hyperplanes."""

@@ -30,7 +30,7 @@ class Reservoir:
 
     most: int = saved_number(int, above=0, below=2**31)
     modes: ActivationModes | None = saved_part(default=None)  # None before the first row
-    X: Floats = saved_array("float64 reservoir_rows encoded", optional=True)
+    X: Floats = saved_array("float64 reservoir_rows encoded", optional=True, missing=True)
     proba: Floats = saved_array("float64 reservoir_rows classes", optional=True)
     energy: Floats | None = saved_array("float64 reservoir_rows", optional=True)
     y: Ints = saved_array("int64 reservoir_rows", optional=True)
@@ -85,6 +85,11 @@ class Reservoir:
             kept = np.union1d(kept, np.flatnonzero(rank < OF_EACH_CLASS))
             order = order[np.isin(order, kept)]
         return self._take(order)
+
+    def at(self, time: float) -> Reservoir:
+        """The same rows, all of one time in half-lives."""
+        priority = self.priority - np.log(2) * time
+        return replace(self, time=np.full(len(self.y), time), priority=priority)
 
     def _take(self, rows: Ints) -> Reservoir:
         assert self.modes is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.arrays import Bools, Floats, Ints
+from .._utils.arrays import Array, Bools, Floats, Ints
 from .._utils.saved import saved_array, saved_number, saved_part, unsaved
 from ..core.columns import Columns
 from ..core.copies import find_copies, row_hashes
@@ -56,7 +56,7 @@ class Frame:
 
     table: Table = saved_part()
     # the fields of ``Columns``, one after the other
-    columns: Floats = saved_array("float64 facts numbers")
+    columns: Floats = saved_array("float64 facts numbers", least=-np.inf, most=np.inf)
     planes: Hyperplanes | None = saved_part()
     moments: Moments = saved_part()
     # whether rows to calibrate on are drawn by what they hold, or by their place in the stream
@@ -79,7 +79,7 @@ class Frame:
         columns = Columns.of(X[:, : len(table.numbers)])
         if robust:
             columns.check(table.numbers)
-        return cls.of(table, columns, planes, settings, robust, _is_told_by_content(reading))
+        return cls.of(table, columns, planes, settings, robust, is_told_by_content(reading))
 
     @classmethod
     def of(
@@ -147,16 +147,31 @@ class Stream:
         cls, frame: Frame, reading: Reading, settings: ReferenceSettings, half_life: float | None
     ) -> Stream:
         """A stream without rows, for rows like these."""
-        stand_in = reading.modes.are_absent
         some = frame.table.encode(reading.features)[:1]
+        return cls.like(frame, reading.modes, some, reading.modes.are_absent, settings, half_life)
+
+    @classmethod
+    def like(
+        cls,
+        frame: Frame,
+        modes: ActivationModes,
+        some: Floats,
+        stand_in: bool,
+        settings: ReferenceSettings,
+        half_life: float | None,
+    ) -> Stream:
+        """A stream without rows, for modes like these and encoded rows like ``some``.
+
+        ``stand_in`` says that hyperplanes make the modes.
+        """
         n_classes, hidden = settings.n_classes, settings.votes is QueryVotes
         second = None
-        sides = reading.modes
+        sides = modes
         if frame.planes is not None:
             sides = frame.planes.modes(some, Execution())
             if not stand_in:
                 second = _kernel(sides, n_classes, 1, n_classes, True, settings)
-        modes = sides if stand_in else reading.modes
+        modes = sides if stand_in else modes
         n_groups = len(modes.sizes) - (hidden and len(modes.sizes) > 1)
         n_values = frame.moments.n_values
         first = _kernel(modes, n_classes, n_groups, n_values, stand_in, settings)
@@ -207,8 +222,7 @@ class Stream:
             assert sides is not None
             reading = replace(reading, modes=sides)
         number = self.n_rows + np.arange(len(y))
-        hashes = row_hashes(X) if frame.by_content else (place + number).astype(np.uint64)
-        assert hashes is not None
+        hashes = hashes_of(X, place + number, frame.by_content)
         priority = drawn(hashes ^ np.uint64(frame.seed))
         chosen = priority < math.log(-math.log(1 - CALIBRATION_SHARE))
         if known is not None:
@@ -230,7 +244,7 @@ class Stream:
             self._add_votes(modes, X[votes], *labels, math.log(2) * time[votes], execution)
         self.aged_rows += float(grown.sum())
         self.n_rows += len(y)
-        self._set_unit()
+        self.set_unit()
 
     def _add_votes(
         self,
@@ -274,7 +288,7 @@ class Stream:
         self.class_weight = self.class_weight + other.class_weight
         self.n_rows += other.n_rows
         self.aged_rows += other.aged_rows
-        self._set_unit()
+        self.set_unit()
 
     def copy(self) -> Stream:
         """The same stream in memory of its own."""
@@ -290,6 +304,11 @@ class Stream:
         )
 
     # --------------------------------------------------------------- weights
+
+    def grow_to(self, time: float) -> float:
+        """Weight of a new row at a time in half-lives, in the unit that weights then have."""
+        self._rebase(time)
+        return float(2.0 ** (time - self.base)) if self.half_life is not None else 1.0
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -313,7 +332,8 @@ class Stream:
         for kernel in self.kernels:
             kernel.tables.least = FADED * 2.0 ** (time - self.base)
 
-    def _set_unit(self) -> None:
+    def set_unit(self) -> None:
+        """Let sums be looked up in rows of mean weight."""
         for kernel in self.kernels:
             kernel.tables.unit = self.unit
 
@@ -403,7 +423,13 @@ def _plain_units(columns: Columns) -> tuple[Floats, Floats]:
     return np.zeros_like(columns.middle), np.ones_like(columns.spread)
 
 
-def _is_told_by_content(reading: Reading) -> bool:
+def hashes_of(X: Floats, number: Ints, by_content: bool) -> Array:
+    """Hash by which each encoded row is drawn: that of what it holds, or its number."""
+    hashes = row_hashes(X) if by_content else None
+    return number.astype(np.uint64) if hashes is None else hashes
+
+
+def is_told_by_content(reading: Reading) -> bool:
     """Whether rows differ, or are copies where they do not: then what they hold tells them apart.
 
     The cells of a table with few different rows would be set apart whole.

@@ -32,6 +32,8 @@ HELP = (
     "Probabilities that are calibrated where there was training data, and fall back to the class "
     "priors where there was none."
 )
+# Rows that show the names of the columns.
+FIRST_ROWS = 1000
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -89,6 +91,18 @@ def fit(
             help='Share of in-distribution rows that may get the verdict "out", or "auto".'
         ),
     ] = "0.01",
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Fit batch by batch, on more rows than memory; by default a Parquet file of more "
+            "than a million rows is.",
+            show_default=False,
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str, typer.Option(help="Memory of the tables that rows are looked up in.")
+    ] = "2GiB",
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     jobs: Annotated[int, typer.Option(help="Threads; -1 for all cores.")] = 1,
     sep: Sep = None,
@@ -98,41 +112,45 @@ def fit(
 ) -> None:
     """Fit a parent on a table, calibrate it, and write a model file."""
     with shown_errors(), show.say.status("reading"):
-        from .files import STREAM, Source, check_output, decimal_of, no_column
-        from .fit import fit_table
+        from .files import STREAM, Source, check_names, check_output, decimal_of
+        from .fit import FitOptions, fit_table
+        from .fit_batches import fit_source, is_large
         from .roles import chosen_roles
 
         if output == STREAM:
             raise ValueError("--output must name a file; a model is not written to stdout.")
         sources = [data] if calibration_file is None else [data, calibration_file]
         check_output(output, *sources)
-        table = Source(data, sep, encoding, decimal).read()
+        level = "auto" if false_alarm == "auto" else _number(false_alarm, "--false-alarm")
+        progress = show.say.is_terminal and not as_json
+        known = (parent.value, set_ or [], weight, level, memory_limit, seed, jobs, progress)
+        source, options = Source(data, sep, encoding, decimal), FitOptions(*known)
+        if stream and calibration_file is not None:
+            raise ValueError(
+                "--stream sets a tenth of the rows apart to calibrate on, and takes no "
+                "--calibration-file. Leave one of the two out."
+            )
+        if stream and data == STREAM:
+            raise ValueError(
+                "--stream reads a file three times, and stdin can be read only once. Name a file."
+            )
+        if stream is None and calibration_file is None and is_large(source):
+            stream = True
+            show.line(f"{data} is large, and is fitted batch by batch; --no-stream reads it whole.")
+        table = next(source.pieces(FIRST_ROWS)) if stream else source.read()
         held = None
         if calibration_file is not None:
             mark = decimal_of(table)
             held = Source(calibration_file, sep, encoding, decimal, mark).read()
         names = list(table.columns)
-        for option, name in (("--target", target), ("--weight", weight)):
-            if name is not None and name not in names:
-                raise no_column(option, name, names)
+        check_names(names, target, weight)
         roles = {"drop": drop, "category": category, "number": number, "date": date, "text": text}
         chosen = chosen_roles([name for name in names if name not in (target, weight)], **roles)
     with shown_errors():
-        level = "auto" if false_alarm == "auto" else _number(false_alarm, "--false-alarm")
-        progress = show.say.is_terminal and not as_json
-        model, facts = fit_table(
-            table,
-            held,
-            target,
-            chosen,
-            weight,
-            parent.value,
-            set_ or [],
-            level,
-            seed,
-            jobs,
-            progress,
-        )
+        if stream:
+            model, facts = fit_source(source, target, chosen, options)
+        else:
+            model, facts = fit_table(table, held, target, chosen, options)
         model.verbose = 0  # progress bars are for this fit only
         model.save(output)
     facts = {"model": str(output), **facts}

@@ -111,6 +111,19 @@ class Source:
                 f"{self.name} is zipped, and damaged or cut: {error}. Copy it again."
             ) from None
 
+    def n_parquet_rows(self) -> int | None:
+        """Number of rows of a Parquet file, by its description; None for other files."""
+        if self.path == STREAM or not self.path.is_file():
+            return None
+        with open(self.path, "rb") as file:
+            if file.read(4) != b"PAR1":
+                return None
+        try:
+            metadata = optional("pyarrow.parquet", "cli").read_metadata(self.path)
+        except (optional("pyarrow", "cli").ArrowException, OSError):
+            return None  # reading it says what is wrong
+        return int(metadata.num_rows)
+
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
         if self.path == STREAM:
@@ -351,6 +364,13 @@ def find_separator(lines: list[str]) -> str:
             if score > best:
                 best, found = score, separator
     return found
+
+
+def check_names(names: list[str], target: str, weight: str | None) -> None:
+    """Raise an error if the target or the weights are no columns."""
+    for option, name in (("--target", target), ("--weight", weight)):
+        if name is not None and name not in names:
+            raise no_column(option, name, names)
 
 
 def no_column(option: str, name: object, names: list[str]) -> ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ast import literal_eval
+from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import signature
 from typing import Any
@@ -30,63 +31,91 @@ N_TREES = 300
 MOST_LEVELS = 255
 
 
+@dataclass(frozen=True)
+class FitOptions:
+    """What the user has chosen, beside the columns and their roles."""
+
+    parent: str
+    settings: list[str]  # of the parent, as NAME=VALUE
+    weight: str | None  # column of row weights
+    false_alarm: str | float
+    memory_limit: str
+    seed: int
+    jobs: int
+    show: bool  # progress bars
+
+
 def fit_table(
-    table: Any,
-    held: Any,
-    target: str,
-    chosen: dict[str, Role],
-    weight: str | None,
-    parent: str,
-    settings: list[str],
-    false_alarm: str | float,
-    seed: int,
-    jobs: int,
-    show: bool,
+    table: Any, held: Any, target: str, chosen: dict[str, Role], options: FitOptions
 ) -> tuple[GeodesicCalibrator, dict[str, Any]]:
     """Fit a model on a table; returns the model and a summary.
 
     ``held`` is the table to calibrate on, if there is one, and ``chosen`` has the roles that the
     user has given to columns.
     """
-    y = labels_of(table, target)
-    weights = None
-    if weight is not None:
-        weights = typed(table, ColumnRoles.of({weight: Role(NUMBER, "")}))[weight].to_numpy()
-    roles = decide(table, chosen, [target, weight])
-    if not roles.features:
-        raise ValueError(
-            "DATA has no feature columns left. Give a table with more columns, or drop fewer. The "
-            f"columns are: {'; '.join(f'{name}: {role.role}' for name, role in roles.items())}."
-        )
-    X, categories = typed(table, roles), roles.with_role(CATEGORY)
-    estimator = make_estimator(parent, X, categories, seed, jobs)
-    set_parameters(estimator.steps[-1][1], settings)
-    # Trees get codes, which the density treats as categories; a network gets a column per level.
-    coded = list(range(len(categories))) if parent != "mlp" else None
-    out_of_bag = parent == "forest" and weight is None and held is None
-    model = GeodesicCalibrator(
-        estimator,
-        calibration="oob" if out_of_bag else "auto",
-        categorical_features=coded,
-        false_alarm=false_alarm,
-        n_jobs=jobs,
-        random_state=seed,
-        verbose=int(show),
-    )
+    y, weights = labels_of(table, target), weights_of(table, options.weight)
+    roles = decide(table, chosen, [target, options.weight])
+    check_features(roles)
+    X = typed(table, roles)
+    out_of_bag = options.parent == "forest" and weights is None and held is None
+    model = calibrator(X, roles, options, "oob" if out_of_bag else "auto")
     if held is None:
         model.fit(X, y, sample_weight=weights)
     else:
         X_cal, y_cal = _features(held, roles), labels_of(held, target)
         model.fit(X, y, sample_weight=weights, X_cal=X_cal, y_cal=y_cal)
     model.columns_ = roles  # those of the file, before they became numbers and text
+    return model, summary(model, options, len(X))
+
+
+def weights_of(table: Any, weight: str | None) -> Any:
+    """The column of weights as numbers; None without one."""
+    if weight is None:
+        return None
+    return typed(table, ColumnRoles.of({weight: Role(NUMBER, "")}))[weight].to_numpy()
+
+
+def check_features(roles: ColumnRoles) -> None:
+    """Raise an error where no column is a feature."""
+    if not roles.features:
+        raise ValueError(
+            "DATA has no feature columns left. Give a table with more columns, or drop fewer. The "
+            f"columns are: {'; '.join(f'{name}: {role.role}' for name, role in roles.items())}."
+        )
+
+
+def calibrator(
+    X: Any, roles: ColumnRoles, options: FitOptions, calibration: str
+) -> GeodesicCalibrator:
+    """A calibrator of the parent that the user has named, for features like X."""
+    categories = roles.with_role(CATEGORY)
+    estimator = make_estimator(options.parent, X, categories, options.seed, options.jobs)
+    set_parameters(estimator.steps[-1][1], options.settings)
+    # Trees get codes, which the density treats as categories; a network gets a column per level.
+    coded = list(range(len(categories))) if options.parent != "mlp" else None
+    return GeodesicCalibrator(
+        estimator,
+        calibration=calibration,
+        categorical_features=coded,
+        false_alarm=options.false_alarm,
+        memory_limit=options.memory_limit,
+        n_jobs=options.jobs,
+        random_state=options.seed,
+        verbose=int(options.show),
+    )
+
+
+def summary(model: GeodesicCalibrator, options: FitOptions, n_rows: int) -> dict[str, Any]:
+    """What there is to say about a fitted model."""
+    assert model.columns_ is not None
     shares = {
         str(c): round(float(p), 4) for c, p in zip(model.classes_, model.priors_, strict=True)
     }
-    return model, {
-        "parent": parent,
-        "rows": len(X),
-        "features": len(roles.features),
-        "categories": len(categories),
+    return {
+        "parent": options.parent,
+        "rows": n_rows,
+        "features": len(model.columns_.features),
+        "categories": len(model.columns_.with_role(CATEGORY)),
         "classes": shares,
         "polytopes": len(model.polytopes_),
         "calibration": model.calibration_,

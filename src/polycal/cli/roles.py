@@ -43,15 +43,24 @@ SHORT_DATES = ", perhaps dates of an unknown century"
 TO_NUMBER = " are numbers"
 
 
-def decide(table: Any, chosen: dict[str, Role], left_out: Iterable[str | None]) -> ColumnRoles:
+def decide(
+    table: Any,
+    chosen: dict[str, Role],
+    left_out: Iterable[str | None],
+    known: dict[str, Role] | None = None,
+) -> ColumnRoles:
     """The role of each column of a table; ``chosen`` are those that the user has named.
 
-    ``left_out`` are the target and the weights, which have no role.
+    ``left_out`` are the target and the weights, which have no role. ``known`` are roles that other
+    rows of the file have shown.
     """
     names = [name for name in table.columns if name not in set(left_out)]
-    roles = {}
+    roles, known = {}, known or {}
     for name in names:
-        roles[name] = _settle(table, name, chosen[name]) if name in chosen else _find(table, name)
+        if name in chosen:
+            roles[name] = _settle(table, name, chosen[name])
+        else:
+            roles[name] = known[name] if name in known else _find(table, name)
     unused = {n: r for n, r in roles.items() if n not in chosen and r.role in LEFT_OUT}
     if unused:
         shown = ", ".join(f"{name!r} ({r.role}: {r.reason})" for name, r in unused.items())

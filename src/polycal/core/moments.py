@@ -17,6 +17,8 @@ from .reading import ActivationModes
 
 # Part of a mean square that is no more than its rounding.
 ROUNDING = 1e-13
+# Units from the middle beyond which squares would overflow in a sum.
+FARTHEST = 1e140
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,34 @@ class Moments:
         levels[row[:, None], level] = weight[:, None]
         parts = [counts, weight[:, None] * ~np.isnan(X[:, :n_numbers])]
         for some in (X, clipped) if clipped is not None else (X,):
-            z = np.nan_to_num((some[:, :n_numbers] - self.middle) / self.unit, nan=0.0)
+            z = self._measured(some[:, :n_numbers])
             parts += [weight[:, None] * z, weight[:, None] * z * z]
         return np.concatenate([*parts, levels], axis=1)
+
+    def sums(
+        self,
+        counts: Floats,
+        observed: Floats,
+        moments: tuple[Floats, Floats],
+        clipped: tuple[Floats, Floats] | None,
+        levels: Floats,
+    ) -> Floats:
+        """The values that the rows of polytopes add up to, from means and variances.
+
+        ``clipped`` are those of the clipped rows.
+        """
+        weight = np.broadcast_to(observed, moments[0].shape)
+        parts = [counts, weight]
+        for mean, variance in (moments, clipped) if clipped is not None else (moments,):
+            z = self._measured(mean)
+            parts += [weight * z, weight * (variance / self.unit**2 + z * z)]
+        return np.concatenate([*parts, levels], axis=1)
+
+    def _measured(self, numbers: Floats) -> Floats:
+        """Numbers from the middle in the unit; 0 where one is missing."""
+        with np.errstate(over="ignore"):
+            z = (numbers - self.middle) / self.unit
+        return np.clip(np.nan_to_num(z, nan=0.0), -FARTHEST, FARTHEST)
 
     def polytopes(
         self, modes: ActivationModes, values: Floats, factor: float

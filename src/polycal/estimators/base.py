@@ -197,7 +197,7 @@ class BaseCalibrator(
         unit = validation.mean_weight(sample_weight)
         options = Options.from_parameters(self.get_params(deep=False), len(classes))
         known = (parent, rows, held, classes, prior, options, self._execution, unit, fit_params)
-        self.model_ = fit_model(*known)
+        self.model_ = fit_model(*known, grouped=groups is not None)
         self.classes_ = classes
 
     # ------------------------------------------------------------------ queries

@@ -27,11 +27,11 @@ from ..calibration.stream import Frame, Stream
 from ..calibration.stream_fit import lacks_of
 from ..core.execution import Execution
 from ..parents import Adapter
-from .batches import Sample
+from .batches import Sample, columns_of_levels, is_weightless
 from .collections import SharedModel
 from .dask_progress import Progress, current_client, told, workers_of
 from .dask_rows import Partition, Partitions, check_columns
-from .streaming import FRAME_ROWS, _checked_classes, _raw_weights
+from .streaming import FRAME_ROWS, _checked_classes, _raw_weights, warn_of_levels
 
 # Samples that are merged in one task.
 SAMPLES_AT_ONCE = 8
@@ -98,7 +98,8 @@ def _stream_of(model: Any, parent: Adapter, sources: Sources, progress: Progress
     """The stream of all rows, with a frame that a sample of them sets."""
     parts, seed = sources.rows, model._stream_options(2).reference.seed
     progress.begin("sample", len(parts))
-    found = _first_pass(parts, seed, progress)
+    named = model.categorical_features, parent.raw_input
+    found = _first_pass(parts, seed, named, progress)
     if not found.sample.n_rows:
         raise ValueError("X holds no row. Give partitions with rows.")
     empty = _empty_stream(model, parent, found, sources, seed)
@@ -157,12 +158,13 @@ def _check_parent(parent: Adapter) -> None:
 # ----------------------------------------------------------------- first pass
 
 
-def _first_pass(parts: Partitions, seed: int, progress: Progress) -> Found:
+def _first_pass(parts: Partitions, seed: int, named: tuple[Any, bool], progress: Progress) -> Found:
     """Labels, numbers of rows, and a uniform sample."""
     dask = optional("dask", "dask")
     sample = dask.delayed(_sample, pure=False)
     join = dask.delayed(_join, pure=False)
-    found = [sample(part, inputs, parts.meta, seed, progress.topic) for part, inputs in parts]
+    known = parts.meta, seed, named, progress.topic
+    found = [sample(part, inputs, *known) for part, inputs in parts]
     while len(found) > 1:
         steps = range(0, len(found), SAMPLES_AT_ONCE)
         found = [join(found[i : i + SAMPLES_AT_ONCE]) for i in steps]
@@ -170,7 +172,14 @@ def _first_pass(parts: Partitions, seed: int, progress: Progress) -> Found:
     return result
 
 
-def _sample(part: Partition, inputs: list[Any], meta: Any, seed: int, topic: str) -> Found:
+def _sample(
+    part: Partition,
+    inputs: list[Any],
+    meta: Any,
+    seed: int,
+    named: tuple[Any, bool],
+    topic: str,
+) -> Found:
     """What one partition adds to the first pass."""
     sample, labels, kept = Sample(FRAME_ROWS, seed), set(), 0
     try:
@@ -179,6 +188,7 @@ def _sample(part: Partition, inputs: list[Any], meta: Any, seed: int, topic: str
         if n_rows_of(X):
             values, weights = _labels_and_weights(X, y, weight)
             labels.update(np.unique(values[weights > 0]).tolist())
+            sample.watch(columns_of_levels(X, *named))
             sample.add(X, values, weights)
             kept = int((weights > 0).sum())
     except (TypeError, ValueError) as error:
@@ -189,14 +199,9 @@ def _sample(part: Partition, inputs: list[Any], meta: Any, seed: int, topic: str
 
 def _labels_and_weights(X: Any, y: Any, weight: Any) -> tuple[Array, Floats]:
     values = validation.check_labels(y, n_rows_of(X))
-    if _weightless(weight):
+    if is_weightless(weight):
         return values, np.zeros(len(values))
     return values, _raw_weights(weight, len(values))
-
-
-def _weightless(weight: Any) -> bool:
-    """Whether no row of a partition counts."""
-    return weight is not None and not np.any(np.asarray(weight, dtype=float) != 0)
 
 
 def _join(found: Sequence[Found]) -> Found:
@@ -216,6 +221,8 @@ def _empty_stream(model: Any, parent: Adapter, found: Found, sources: Sources, s
     """A stream without rows, whose columns, units and hyperplanes come from the sample."""
     model.classes_ = _checked_classes(sorted(found.labels), parent)
     X, y, _, _ = found.sample.rows()
+    if not parent.raw_input:
+        warn_of_levels(X, found.sample, model.categorical_features)
     if sources.X_cal is not None:
         guards.check_new_rows(X, sources.X_cal)
     try:
@@ -346,7 +353,7 @@ def _add(
     for part, inputs, place in rows:
         try:
             X, y, weight = part.make(inputs)
-            if n_rows_of(X) and not _weightless(weight):
+            if n_rows_of(X) and not is_weightless(weight):
                 # In the processes of a cluster, joblib's own backend is a single thread.
                 with parallel_config("threading"):
                     reading, codes, weights, _ = model._read_batch(X, y, weight, model.parent_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
@@ -15,15 +16,24 @@ from tqdm.auto import tqdm
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import n_rows_of
+from .._utils.warnings import DataWarning
 from ..calibration.fit import Options
 from ..calibration.fitted_model import FittedModel
 from ..calibration.stream import Frame, Stream
 from ..calibration.stream_fit import lacks_of, model_of_stream
+from ..calibration.stream_start import stream_of_fit
 from ..core.reading import Reading
-from ..core.table import MANY_LEVELS, column_values, is_missing
+from ..core.table import MANY_LEVELS, column_values, find_categories, is_missing
 from ..parents import Adapter
 from .base import BaseCalibrator
-from .batches import Sample, batches_of, parquet_frames
+from .batches import (
+    MOST_LEVELS,
+    Sample,
+    batches_of,
+    columns_of_levels,
+    is_weightless,
+    parquet_frames,
+)
 from .collections import RESULTS, answer_part
 
 # Rows that columns, categories and hyperplanes are learned from, and a parent is fitted on.
@@ -70,6 +80,9 @@ class Streaming(BaseCalibrator):
         rows. Neighbours, pool, gate and floor are fitted again whenever there are a fifth more
         rows; ``recalibrate`` does so at once.
 
+        After a ``fit`` with a frozen parent the rows of the fit are those that the stream begins
+        with: rows that it calibrated on are in the reservoir, all others vote.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
@@ -86,6 +99,9 @@ class Streaming(BaseCalibrator):
         self : object
             The estimator, which answers once there are some calibration rows of every class.
         """
+        nothing = n_rows_of(X) == 0 or is_weightless(sample_weight)
+        if nothing and ("stream_" in vars(self) or "model_" in vars(self)):
+            return self
         before = dict(vars(self))
         try:
             stream = self._begun(X, y, sample_weight, classes)
@@ -96,8 +112,7 @@ class Streaming(BaseCalibrator):
             self.__dict__.update(before)
             raise
         self.stream_ = stream
-        if len(codes):
-            stream.add(reading, codes, weight, self._execution)
+        stream.add(reading, codes, weight, self._execution)
         if stream.is_due and lacks_of(stream, self.classes_) is None:
             self.recalibrate()
         return self
@@ -214,6 +229,7 @@ class Streaming(BaseCalibrator):
         sample = Sample(FRAME_ROWS if parent.is_fitted else parent_rows, seed)
         labels: set[Any] = set()
         for X, y, weight in self._watched(begin(), "sample"):
+            sample.watch(columns_of_levels(X, self.categorical_features, parent.raw_input))
             values = validation.check_labels(y, n_rows_of(X))
             weights = _raw_weights(weight, len(values))
             labels.update(np.unique(values[weights > 0]).tolist())
@@ -224,6 +240,8 @@ class Streaming(BaseCalibrator):
         self.classes_ = _checked_classes(known, parent)
         most = sample.most if parent.is_fitted else min(parent_rows, sample.n_rows // 2)
         X, y, weight, limit = sample.rows(max(most, 1))
+        if not parent.raw_input:
+            warn_of_levels(X, sample, self.categorical_features)
         X, y = self._check_table(parent, X, y, reset=True)
         parent_is_given = parent.is_fitted
         if not parent_is_given:
@@ -249,30 +267,27 @@ class Streaming(BaseCalibrator):
         self.stream_ = stream
 
     def _watched(self, batches: Iterator[Any], name: str, total: int | None = None) -> Any:
-        """Batches that have rows, with a progress bar."""
+        """Batches that have rows which count, with a progress bar."""
         with tqdm(desc=name, unit="row", total=total, disable=not self.verbose) as bar:
             for batch in batches:
                 n_rows = n_rows_of(batch[0])
-                if n_rows:
+                if n_rows and not is_weightless(batch[2]):
                     yield batch
                 bar.update(n_rows)
 
     def _begun(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> Stream:
         """The stream so far, or one that begins with these rows."""
         self._check_streaming()
+        known = "stream_" in vars(self) or "model_" in vars(self)
+        if known and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"classes differ from those of the first call, {self.classes_.tolist()}. "
+                "Leave classes out, or begin a new model."
+            )
         if "stream_" in vars(self):
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(
-                    f"classes differ from those of the first call, {self.classes_.tolist()}. "
-                    "Leave classes out, or begin a new model."
-                )
             return self.stream_
         if "model_" in vars(self):
-            raise ValueError(
-                "this model is one of fit, which keeps no rows to calibrate on, so that "
-                "partial_fit cannot go on from it. Begin with fit_batches([(X, y)]) in place of "
-                "fit(X, y), or with partial_fit."
-            )
+            return self._begun_from_fit()
         parent = Adapter.find(self._make_parent())
         if classes is None:
             classes = parent.known_classes
@@ -289,6 +304,27 @@ class Streaming(BaseCalibrator):
             raise ValueError("the first batch must hold at least 2 rows of positive weight.")
         settings = options.reference
         return Stream.empty(Frame.learn(reading, settings), reading, settings, self.half_life)
+
+    def _begun_from_fit(self) -> Stream:
+        """A stream that holds the rows of the fit."""
+        start = self.model_.start
+        if start is None:
+            raise ValueError(
+                "partial_fit cannot go on from this fit: its parent was not frozen, or it had "
+                'groups or search="exact", or it was saved by an older version. Fit it again '
+                "with FrozenEstimator(parent) and without these, or begin with fit_batches or "
+                "partial_fit."
+            )
+        settings = self._stream_options(len(self.classes_)).reference
+        known = start, self.model_.reference, settings, self.half_life
+        stream = stream_of_fit(*known, self._execution)
+        lacks = lacks_of(stream, self.classes_)
+        if lacks is not None:
+            raise ValueError(
+                f"partial_fit cannot go on from this fit: it has {lacks}. Fit it again with more "
+                "rows to calibrate on."
+            )
+        return stream
 
     def _read_batch(
         self,
@@ -360,6 +396,21 @@ class Streaming(BaseCalibrator):
                     f"stream began with: {sorted(map(str, levels))[:20]}. Begin with rows that "
                     "have every category, or leave these rows out."
                 )
+
+
+def warn_of_levels(X: Any, sample: Sample, categorical_features: Any) -> None:
+    """Warn of categories with so many levels that a sample X may lack some."""
+    crowded = [j for j in sample.crowded if j in find_categories(X, categorical_features)]
+    if crowded:
+        j = crowded[0]
+        name = repr(X.columns[j]) if hasattr(X, "columns") else str(j)
+        warnings.warn(
+            f"column {name} has more than {MOST_LEVELS} levels: those that no row of a random "
+            f"sample of {n_rows_of(X)} has are unknown to the model. Merge rare levels if they "
+            "matter.",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def _raw_weights(sample_weight: Any, n_rows: int) -> Floats:

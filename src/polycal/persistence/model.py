@@ -54,6 +54,11 @@ def save(model: BaseCalibrator, path: str | os.PathLike[str]) -> None:
             f"a model file does not hold {name}. Save an estimator of one of the classes "
             f"{', '.join(CLASSES)}."
         )
+    if vars(model).get("stream_", model.model_.stream) is not model.model_.stream:
+        raise ValueError(
+            "rows were added that the model does not answer by yet, since a call of partial_fit "
+            "was interrupted. Call recalibrate() first."
+        )
     packer = Packer()
     parameters = model.get_params(deep=False)
     parent = parameters.pop("estimator", None)
@@ -124,8 +129,8 @@ def _load(
         model.columns_ = reader.part(columns, (ColumnRoles,))
         known = set(getattr(model, "feature_names_in_", ()))
         require(known <= set(model.columns_.names), "a feature has no role")
-    # older files have no kept rows, and no streams
-    node = {"kept": None, "stream": None, **expect_type(dict, node)}
+    # older files have no kept rows, no streams, and nothing that one can go on from
+    node = {"kept": None, "stream": None, "start": None, **expect_type(dict, node)}
     fields = reader.fields(node, FittedModel)
     context = Given(len(model.classes_), given == "frozen", module, trusted, isolate)
     adapter, unfitted = unpack_parent(plain, parent, context)
