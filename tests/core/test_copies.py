@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from polycal.core import copies
-from polycal.core.copies import copies_between, find_copies
+from polycal.core.copies import LowestHashes, copies_between, find_copies, row_hashes
 
 NAMES = list("abc")
 FRAMES = {
@@ -50,3 +50,37 @@ def test_numbers_of_a_frame_are_no_python_objects(monkeypatch):
     monkeypatch.setattr(copies, "_code", None)
     X = pd.DataFrame(rows(), columns=NAMES).assign(d=range(60), e=True)
     assert find_copies(X) is None
+
+
+@pytest.mark.parametrize("most", [0, 30, 100, 120, 1000])
+def test_lowest_hashes_find_the_copies_among_them(most):
+    """Rows 80 to 99 of the first table are rows 0 to 19 of the second; row 0 stands there twice."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    hashes = row_hashes(X)
+    tables = hashes[:100], np.r_[hashes[80:199], hashes[80]]
+    found = []
+    for part in tables:
+        whole, left, right = (LowestHashes(most) for _ in range(3))
+        whole.add(part)
+        left.add(part[:70])
+        right.add(part[70:90])
+        right.add(part[90:])
+        right.merge(left)
+        assert sorted(right._hashes) == sorted(whole._hashes)
+        assert right.n_rows == len(part)
+        found.append(right)
+    limits = [np.sort(part)[most - 1] if 0 < most < len(part) else hashes.max() for part in tables]
+    compared = tables[1][tables[1] <= min(limits)] if most else tables[1][:0]
+    n_shared, n_compared, chance = found[1].shared_with(found[0])
+    assert n_compared == len(compared)
+    assert n_shared == np.isin(compared, tables[0]).sum()
+    assert chance == 1 if most == 0 else chance < 2.0 ** -(n_shared - 2)
+
+
+def test_lowest_hashes_of_tables_without_a_copy_in_common():
+    hashes = row_hashes(np.random.default_rng(0).normal(size=(200, 3)))
+    first, second = LowestHashes(50), LowestHashes(50)
+    first.add(np.r_[hashes[:100], hashes[:20]])
+    second.add(hashes[100:])
+    assert second.shared_with(first)[0] == 0
+    assert second.shared_with(first)[2] == 1

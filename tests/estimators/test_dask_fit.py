@@ -285,8 +285,12 @@ def test_what_a_cluster_cannot_follow(parent):
         calibrator(parent, calibration="oob").fit(rows, y)
     with pytest.raises(ValueError, match="X_cal and y_cal go together"):
         calibrator(parent).fit(rows, y, X_cal=X[NEW])
-    with pytest.raises(ValueError, match="of the 10 rows of X_cal also stand in X"):
-        calibrator(parent).fit(rows, y, X_cal=X[ROWS][:10], y_cal=Y[ROWS][:10])
+    known = X[ROWS][:100], Y[ROWS][:100]
+    on_dask = [da.from_array(part, chunks=50) for part in known]
+    on_dask[0] = on_dask[0].rechunk((50, 5))
+    for X_cal, y_cal in (known, on_dask):
+        with pytest.raises(ValueError, match="100 of the 100 rows of X_cal also stand in X"):
+            calibrator(parent).fit(rows, y, X_cal=X_cal, y_cal=y_cal)
     with pytest.raises(TypeError, match="GeodesicCalibrator"):
         KernelDensityForest(5).fit(rows, y)
     with pytest.warns(LeakWarning, match="all rows of X are taken to be new"):

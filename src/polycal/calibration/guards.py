@@ -18,7 +18,7 @@ from sklearn.ensemble import RandomForestClassifier
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import take_rows
 from .._utils.warnings import FewRowsWarning, LeakWarning, warn
-from ..core.copies import copies_between
+from ..core.copies import LowestHashes, copies_between
 from ..core.reading import LabelledRows
 from ..gate.floor import CalibrationScores
 from ..parents import Adapter
@@ -31,6 +31,11 @@ SURE = 0.001
 FAR_BETTER = 0.25
 # ... if chance would make it so good less often than this.
 CHANCE = 0.01
+# What is wrong with calibration rows that are among those of the fit.
+NOT_NEW = (
+    "The parent knows the labels of these rows, so that a calibration on them would be far too "
+    "sure. Give rows as X_cal that the parent was not fitted on"
+)
 # Rows that the honest copy is fitted on, and judged by, at most.
 MOST_ROWS = 2000
 
@@ -41,16 +46,24 @@ def check_new_rows(X: Any, X_cal: Any) -> None:
     A table may have copies by nature, and then they are on both sides of an honest split too.
     """
     shared, chance = copies_between(X, X_cal)
-    if chance >= SURE:
-        return
-    n_shared, n_cal = int(shared.sum()), len(shared)
-    raise ValueError(
-        f"{n_shared} of the {n_cal} rows of X_cal also stand in X, the first is row "
-        f"{int(np.argmax(shared))} of X_cal. The parent knows the labels of these rows, so that "
-        "a calibration on them would be far too sure. Give rows as X_cal that the parent was not "
-        "fitted on; without any, leave X_cal out and give the parent unfitted, and polycal "
-        "calibrates it by rows that it holds out."
-    )
+    if chance < SURE:
+        raise ValueError(
+            f"{int(shared.sum())} of the {len(shared)} rows of X_cal also stand in X, the first is "
+            f"row {int(np.argmax(shared))} of X_cal. {NOT_NEW}; without any, leave X_cal out and "
+            "give the parent unfitted, and polycal calibrates it by rows that it holds out."
+        )
+
+
+def check_new_hashes(X: LowestHashes, X_cal: LowestHashes) -> None:
+    """``check_new_rows`` for tables of which only the lowest hashes of their rows are known."""
+    n_shared, n_compared, chance = X_cal.shared_with(X)
+    if chance < SURE:
+        compared = "" if n_compared == X_cal.n_rows else f" of {X_cal.n_rows} that were compared"
+        raise ValueError(
+            f"{n_shared} of the {n_compared} rows of X_cal{compared} also stand in X. {NOT_NEW}; "
+            'without any, leave X_cal out, and calibration="holdout" sets rows of X apart, if the '
+            "parent was not fitted on X."
+        )
 
 
 def check_fit_parameters(parent: Adapter, parameters: dict[str, Any]) -> None:

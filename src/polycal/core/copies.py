@@ -40,12 +40,69 @@ def copies_between(X: Any, Y: Any) -> tuple[Bools, float]:
         return np.zeros(0, dtype=bool), 1.0
     sides = np.split(groups, [len(first[0])])
     in_first, in_second = (np.bincount(side, minlength=groups.max() + 1) for side in sides)
+    return in_first[sides[1]] > 0, _chance_across(in_first, in_second)
+
+
+def _chance_across(in_first: Ints, in_second: Ints) -> float:
+    """Chance of as many groups of copies with rows on both sides, from the sizes on each side."""
     size = in_first + in_second
-    copied, share = size > 1, len(sides[1]) / len(groups)
+    copied, share = size > 1, in_second.sum() / size.sum()
+    if not copied.any():
+        return 1.0
     across = 1 - share ** size[copied] - (1 - share) ** size[copied]
     n_across = int((copied & (in_first > 0) & (in_second > 0)).sum())
-    chance = float(binom.sf(n_across - 1, copied.sum(), across.mean()))
-    return in_first[sides[1]] > 0, chance
+    return float(binom.sf(n_across - 1, copied.sum(), across.mean()))
+
+
+class LowestHashes:
+    """The lowest hashes of the rows of a table that no one holds at once.
+
+    Which rows these are depends on what the rows hold, so that of two tables the copies of a row
+    are either all among the lowest, or none. Equal rows of discrete data, too, are as likely on one
+    side as on both.
+    """
+
+    def __init__(self, most: int):
+        self.most, self.n_rows = most, 0
+        self._hashes: Array = np.empty(0, dtype=np.uint64)
+
+    def add(self, hashes: Array) -> None:
+        """Keep those of these rows that may be among the lowest."""
+        self.n_rows += len(hashes)
+        self._keep(hashes)
+
+    def merge(self, other: LowestHashes) -> None:
+        """Keep those of another table's rows that may be among the lowest."""
+        self.n_rows += other.n_rows
+        self._keep(other._hashes)
+
+    def _keep(self, hashes: Array) -> None:
+        if self.most:
+            self._hashes = np.concatenate([self._hashes, hashes[hashes <= self._limit]])
+            self._hashes = self._hashes[self._hashes <= self._limit]
+
+    @property
+    def _limit(self) -> np.uint64:
+        """The highest hash that is kept, with all of its copies."""
+        if len(self._hashes) < max(self.most, 1) or self.n_rows <= self.most:
+            return np.uint64(2**64 - 1)
+        highest: np.uint64 = np.partition(self._hashes, self.most - 1)[self.most - 1]
+        return highest
+
+    def shared_with(self, other: LowestHashes) -> tuple[int, int, float]:
+        """How many rows of this table have a copy in the other, of how many; and the chance of it.
+
+        Of the rows that are among the lowest of both; the chance is that of ``copies_between``.
+        """
+        limit = min(self._limit, other._limit)
+        here, there = (some._hashes[some._hashes <= limit] for some in (self, other))
+        if not len(here) or not len(there):
+            return 0, len(here), 1.0
+        owner = np.unique(np.concatenate([there, here]), return_inverse=True)[1]
+        sides = np.split(owner, [len(there)])
+        in_other, in_this = (np.bincount(side, minlength=owner.max() + 1) for side in sides)
+        shared = int((in_other[sides[1]] > 0).sum())
+        return shared, len(here), _chance_across(in_other, in_this)
 
 
 def row_hashes(X: Any) -> Array | None:

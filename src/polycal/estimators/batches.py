@@ -12,7 +12,7 @@ import numpy as np
 from .._utils.arrays import Array, Bools, Floats
 from .._utils.optional import optional
 from .._utils.sklearn_compat import n_rows_of, take_rows
-from ..core.copies import row_hashes
+from ..core.copies import LowestHashes, row_hashes
 from ..core.table import (
     column_values,
     find_categories,
@@ -112,11 +112,12 @@ class Sample:
     """The rows of lowest random priority of all batches, which neither order nor batches change.
 
     Each level of the columns that are watched has a row, however rare it is: that of lowest
-    priority.
+    priority. Up to ``n_hashes`` hashes of rows are kept beside them, to compare with another table.
     """
 
-    def __init__(self, most: int, seed: int):
+    def __init__(self, most: int, seed: int, n_hashes: int = 0):
         self.most, self.seed, self.n_rows = most, seed, 0
+        self.hashes = LowestHashes(n_hashes)
         self._parts: list[tuple[Any, Array, Floats]] = []
         self._priority = np.empty(0)
         # by column with levels: lowest priority of a row with each level
@@ -129,14 +130,19 @@ class Sample:
 
     def priority(self, X: Any, first: int) -> Floats:
         """Of each row, by what it holds; by its place where X is no table."""
-        hashes = row_hashes(X)
+        return self._priority_of(row_hashes(X), first, n_rows_of(X))
+
+    def _priority_of(self, hashes: Array | None, first: int, n_rows: int) -> Floats:
         if hashes is None:
-            hashes = np.arange(first, first + n_rows_of(X), dtype=np.uint64)
+            hashes = np.arange(first, first + n_rows, dtype=np.uint64)
         return drawn(hashes ^ np.uint64(self.seed + 1))
 
     def add(self, X: Any, y: Array, weight: Floats) -> None:
         """Keep rows of a batch that count, and may be among those of lowest priority."""
-        found = self.priority(X, self.n_rows)
+        hashes = row_hashes(X)
+        if hashes is not None:
+            self.hashes.add(hashes)
+        found = self._priority_of(hashes, self.n_rows, n_rows_of(X))
         self.n_rows += len(found)
         counted = weight > 0
         among = counted & (found <= self._limit(self.most))
@@ -180,6 +186,7 @@ class Sample:
             known = self.levels.setdefault(j, {})
             for value, priority in levels.items():
                 known[value] = min(priority, known.get(value, np.inf))
+        self.hashes.merge(other.hashes)
         self.n_rows += other.n_rows
         self._parts = [*self._parts, *other._parts]
         self._priority = np.concatenate([self._priority, other._priority])

@@ -25,6 +25,7 @@ from .._utils.sklearn_compat import n_rows_of
 from ..calibration import guards
 from ..calibration.stream import Frame, Stream
 from ..calibration.stream_fit import lacks_of
+from ..core.copies import LowestHashes, row_hashes
 from ..core.execution import Execution
 from ..parents import Adapter
 from .batches import Sample, columns_of_levels, is_weightless
@@ -33,6 +34,8 @@ from .dask_progress import Progress, current_client, told, workers_of
 from .dask_rows import Partition, Partitions, check_columns
 from .streaming import FRAME_ROWS, _checked_classes, _raw_weights, warn_of_levels
 
+# Rows of X, and of X_cal, that are looked through for copies of each other, at most about.
+HASHES = 1_000_000
 # Samples that are merged in one task.
 SAMPLES_AT_ONCE = 8
 # Tasks, at most about, that the partitions of one chain are divided into.
@@ -97,11 +100,17 @@ def fit_on_dask(
 def _stream_of(model: Any, parent: Adapter, sources: Sources, progress: Progress) -> Stream:
     """The stream of all rows, with a frame that a sample of them sets."""
     parts, seed = sources.rows, model._stream_options(2).reference.seed
-    progress.begin("sample", len(parts))
+    progress.begin("sample", len(parts) + len(sources.calibration or ()))
     named = model.categorical_features, parent.raw_input
-    found = _first_pass(parts, seed, named, progress)
+    n_hashes = HASHES if sources.calibrates else 0
+    found = _first_pass(parts, seed, named, n_hashes, progress)
     if not found.sample.n_rows:
         raise ValueError("X holds no row. Give partitions with rows.")
+    if sources.calibration is not None:
+        given = _first_pass(sources.calibration, seed, named, n_hashes, progress).sample
+        guards.check_new_hashes(found.sample.hashes, given.hashes)
+    elif sources.X_cal is not None:
+        guards.check_new_hashes(found.sample.hashes, _hashes_of(sources.X_cal))
     empty = _empty_stream(model, parent, found, sources, seed)
     chains = Chains.of_cluster(validation.n_bytes(model.memory_limit))
     shared = _shared(model, parent, empty, chains)
@@ -115,8 +124,7 @@ def _stream_of(model: Any, parent: Adapter, sources: Sources, progress: Progress
         tops += chains.of_one(sources.calibration, begin, shared, True, progress)
     stream: Stream = _compute(_merged(tops), progress)
     if sources.X_cal is not None:
-        given = sources.X_cal, sources.y_cal, None
-        reading, codes, weight, _ = model._read_batch(*given, parent)
+        reading, codes, weight, _ = model._read_batch(sources.X_cal, sources.y_cal, None, parent)
         stream.add(reading, codes, weight, model._execution, apart=True)
     return stream
 
@@ -158,12 +166,14 @@ def _check_parent(parent: Adapter) -> None:
 # ----------------------------------------------------------------- first pass
 
 
-def _first_pass(parts: Partitions, seed: int, named: tuple[Any, bool], progress: Progress) -> Found:
-    """Labels, numbers of rows, and a uniform sample."""
+def _first_pass(
+    parts: Partitions, seed: int, named: tuple[Any, bool], n_hashes: int, progress: Progress
+) -> Found:
+    """Labels, numbers of rows, a uniform sample, and the lowest hashes of rows, if any."""
     dask = optional("dask", "dask")
     sample = dask.delayed(_sample, pure=False)
     join = dask.delayed(_join, pure=False)
-    known = parts.meta, seed, named, progress.topic
+    known = parts.meta, seed, named, n_hashes, progress.topic
     found = [sample(part, inputs, *known) for part, inputs in parts]
     while len(found) > 1:
         steps = range(0, len(found), SAMPLES_AT_ONCE)
@@ -178,10 +188,11 @@ def _sample(
     meta: Any,
     seed: int,
     named: tuple[Any, bool],
+    n_hashes: int,
     topic: str,
 ) -> Found:
     """What one partition adds to the first pass."""
-    sample, labels, kept = Sample(FRAME_ROWS, seed), set(), 0
+    sample, labels, kept = Sample(FRAME_ROWS, seed, n_hashes), set(), 0
     try:
         X, y, weight = part.make(inputs)
         check_columns(X, meta)
@@ -197,6 +208,14 @@ def _sample(
     return Found(sample, labels, {part.number: kept})
 
 
+def _hashes_of(X: Any) -> LowestHashes:
+    found = LowestHashes(HASHES)
+    hashes = row_hashes(X)
+    if hashes is not None:
+        found.add(hashes)
+    return found
+
+
 def _labels_and_weights(X: Any, y: Any, weight: Any) -> tuple[Array, Floats]:
     values = validation.check_labels(y, n_rows_of(X))
     if is_weightless(weight):
@@ -206,8 +225,8 @@ def _labels_and_weights(X: Any, y: Any, weight: Any) -> tuple[Array, Floats]:
 
 def _join(found: Sequence[Found]) -> Found:
     """What all of these found."""
-    first = found[0]
-    sample = Sample(first.sample.most, first.sample.seed)
+    first = found[0].sample
+    sample = Sample(first.most, first.seed, first.hashes.most)
     labels: set[Any] = set()
     n_rows: dict[int, int] = {}
     for some in found:
@@ -223,8 +242,6 @@ def _empty_stream(model: Any, parent: Adapter, found: Found, sources: Sources, s
     X, y, _, _ = found.sample.rows()
     if not parent.raw_input:
         warn_of_levels(X, found.sample, model.categorical_features)
-    if sources.X_cal is not None:
-        guards.check_new_rows(X, sources.X_cal)
     try:
         X, y = model._check_table(parent, X, y, reset=True)
     except (TypeError, ValueError):
