@@ -176,6 +176,13 @@ def test_estimators_leave_ids_out_and_take_dates(library, mixed, tmp_path):
         loaded.predict(mixed[0].assign(when="soon"))
 
 
+def test_a_fit_says_that_later_dates_will_be_out(mixed):
+    model = GeodesicCalibrator(small_forest(), random_state=0)
+    message = "column 'when' holds dates, 2020-01-04 to 2022-06-17.*leave it out, or give its month"
+    with pytest.warns(polycal.DataWarning, match=message):
+        model.fit(mixed[0][["x", "when"]], mixed[1])
+
+
 def test_pipelines_and_frozen_parents_get_the_frame_as_it_is(mixed):
     X, y = mixed
     with warnings.catch_warnings():
