@@ -105,3 +105,30 @@ def test_what_is_no_folder_or_no_history(days, model):
     (days / "history.json").write_text("{}")
     said = call("monitor", model, days, code=2)
     assert "is no history of polycal monitor" in said.stderr
+
+
+def test_a_day_that_cannot_be_read_stops_no_other(days, model):
+    (days / "day-0.csv").write_text("")
+    whole = (days / "day-1.csv").read_text()
+    (days / "day-1.csv").write_text(whole.rstrip().rsplit(",", 3)[0])  # cut off within a line
+    os.remove(days / "day-3.csv")
+    said = call("monitor", model, days, "--json", code=2)
+    found = json.loads(said.stdout)
+    assert [day["name"] for day in found["days"]] == ["day-2.parquet"]
+    assert [day["name"] for day in found["unread"]] == ["day-0.csv", "day-1.csv"]
+    assert "day-0.csv is empty" in said.stderr
+    assert (days / "monitor.html").exists()
+    os.remove(days / "day-0.csv")
+    (days / "day-1.csv").write_text(whole)
+    assert "day-1.csv: ok" in call("monitor", model, days).stdout
+
+
+def test_what_is_written_replaces_no_day_and_not_each_other(days, model):
+    for name, option in (("history.json", "--output"), ("monitor.html", "--history")):
+        said = call("monitor", model, days, option, days / name, code=2)
+        assert "Name two files" in said.stderr
+    before = (days / "day-1.csv").read_bytes()
+    for option in ("--output", "--history"):
+        said = call("monitor", model, days, option, days / "day-1.csv", code=2)
+        assert "would stand for a day" in said.stderr
+    assert (days / "day-1.csv").read_bytes() == before

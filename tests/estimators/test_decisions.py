@@ -223,6 +223,15 @@ def test_a_decision_needs_a_cost_or_a_rate(model, new):
 # -------------------------------------------------------------------- expected scores
 
 
+@pytest.mark.parametrize("label", [None, "never seen"])
+def test_labels_of_no_class_are_named(model, new, label):
+    X, y = new
+    labels = np.array(y[:20], dtype=object)
+    labels[3] = label
+    with pytest.raises(ValueError, match=f"y must hold classes of the model.*{label}.*Leave out"):
+        model.expected_scores(X[:20], labels)
+
+
 def test_expected_scores_are_near_the_realised_ones(model, new):
     X, y = new
     alone, known = model.expected_scores(X), model.expected_scores(X, y)

@@ -29,6 +29,8 @@ def test_check(model, blobs):
     ("options", "message"),
     [
         ({"level": 0}, "level must lie strictly between 0 and 1; got 0"),
+        ({"level": 0.001}, "level must be at least 0.002, the smallest p-value"),
+        ({"level": 10**400}, "level must lie strictly between 0 and 1"),
         ({"false_discovery": 1}, "false_discovery must lie strictly"),
         ({"smallest": -0.1}, "smallest must lie between 0 and 1"),
         ({"random_state": None}, "random_state must be an integer"),

@@ -68,6 +68,7 @@ def test_a_saved_history_goes_on(history, model, rows, tmp_path):
         ("kind", "x"),
         ("version", 2),
         ("level", "low"),
+        ("level", 0),
         ("days", None),
         ("days", [{}]),
         ("days", []),
@@ -87,6 +88,9 @@ def test_damaged_files_are_refused(name, value, history, model, tmp_path):
     [
         ("name", 1),
         ("n_rows", -1),
+        ("n_bytes", 10**400),
+        ("evidence", 10**400),
+        ("name", "two.csv"),
         ("p_value", 2.0),
         ("share_new", "much"),
         ("alarm", 1),
@@ -106,3 +110,19 @@ def test_damaged_days_are_refused(name, value, history, model, tmp_path):
 
 def test_days_are_plain_values(history):
     assert json.loads(json.dumps([asdict(day) for day in history.days]))
+
+
+def test_an_error_changes_nothing(history, model, rows, tmp_path, monkeypatch):
+    path = tmp_path / "h.json"
+    history.save(path)
+    other = History.load(path, model)
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model), "expected_scores", fail)
+        with pytest.raises(MemoryError):
+            other.add("next.csv", rows[2][600:700])
+    other.save(path)
+    assert History.load(path, model).days == history.days

@@ -9,6 +9,7 @@ import pytest
 from sklearn.datasets import make_classification
 
 from polycal import GeodesicCalibrator, Monitor
+from polycal.monitoring.martingale import Track
 from tests.toys.models import small_forest
 
 
@@ -74,32 +75,62 @@ DAMAGE = {
     "alarm_row": 10**9,
     "tracks": [],
 }
+BEYOND = {"delta": 10**400, "random_state": 2**63, "rows": 10**400, "alarm_row": 10**400}
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_damaged_states_are_refused(name, model, rows, tmp_path):
+@pytest.mark.parametrize(("name", "value"), [*DAMAGE.items(), *BEYOND.items()])
+def test_damaged_states_are_refused(name, value, model, rows, tmp_path):
     monitor = Monitor(model)
     monitor.update(rows[2][:50])
     state = monitor.to_dict()
-    (tmp_path / "m.json").write_text(json.dumps({**state, name: DAMAGE[name]}))
+    (tmp_path / "m.json").write_text(json.dumps({**state, name: value}))
     with pytest.raises(ValueError, match="m.json: .*(monitor|damaged)"):
         Monitor.load(tmp_path / "m.json", model)
 
 
 @pytest.mark.parametrize("name", ["count", "low", "high", "capital", "log_scale"])
-@pytest.mark.parametrize("value", [-1.0, "1", None, 1e308])
+@pytest.mark.parametrize("value", [-1.0, "1", None, 1e308, 10**400])
 def test_damaged_tracks_are_refused(name, value, model, rows):
     monitor = Monitor(model)
     monitor.update(rows[2][:50])
     state = json.loads(json.dumps(monitor.to_dict()))
     if name == "log_scale":
-        if isinstance(value, float):
-            return  # any number may be its value
+        if value == -1.0:
+            return  # it may be: other numbers are not, or would have been an alarm
         state["tracks"][1][name] = value
     else:
         state["tracks"][1][name][0] = value
     with pytest.raises(ValueError, match="damaged"):
         Monitor.from_dict(state, model)
+
+
+def test_counts_are_whole_numbers(model, rows):
+    monitor = Monitor(model)
+    monitor.update(rows[2][:50])
+    state = monitor.to_dict()
+    count = state["tracks"][1]["count"]
+    count[0], count[1] = count[0] + 0.5, count[1] + 0.5
+    count[int(np.argmax(count))] -= 1.0
+    with pytest.raises(ValueError, match="damaged"):
+        Monitor.from_dict(state, model)
+
+
+def test_an_interrupted_update_changes_nothing(model, rows, monkeypatch):
+    monitor = Monitor(model)
+    monitor.update(rows[2][:50])
+    before = json.dumps(monitor.to_dict())
+    plain, calls = Track.follow, []
+
+    def interrupted(*given):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return plain(*given)
+
+    monkeypatch.setattr(Track, "follow", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        monitor.update(rows[2][50:100])
+    assert json.dumps(monitor.to_dict()) == before
 
 
 def test_no_json_and_another_model(model, out_of_bag, tmp_path):
@@ -114,3 +145,5 @@ def test_no_json_and_another_model(model, out_of_bag, tmp_path):
 def test_delta_is_a_share(model):
     with pytest.raises(ValueError, match="delta must lie strictly between 0 and 1"):
         Monitor(model, delta=1)
+    with pytest.raises(ValueError, match="random_state must be at most"):
+        Monitor(model, random_state=2**70)

@@ -2,7 +2,8 @@
 
 Numba refuses to cache a function where it finds no folder that it may write to, as in a container
 with a read-only file system. Here such a function is compiled anew by each process, unless it was
-compiled before and lies in a folder that can be read.
+compiled before and lies in a folder that can be read. Such a folder comes first also where another
+one is writable: the home in a container may be empty at every start.
 """
 
 from __future__ import annotations
@@ -31,18 +32,30 @@ def njit(**options: Any) -> Callable[[Any], Any]:
 
     def decorate(function: Any) -> Any:
         try:
-            return numba.njit(**options)(function)
+            loop = numba.njit(**options)(function)
         except RuntimeError:  # no folder that is writable
             loop = numba.njit(**{**options, "cache": False})(function)
-        try:
-            with _read_only():
-                loop.enable_caching()
-        except (RuntimeError, AttributeError):
+        known = _readable(function) if options.get("cache") else None
+        if known is None:
             return loop  # nor one that can be read
-        loop._cache.save_overload = _save_nothing
+        own = loop._cache
+        if own.cache_path is None:
+            loop._cache, known.save_overload = known, _save_nothing
+        elif own.cache_path != known.cache_path:
+            load = own.load_overload
+            own.load_overload = lambda *asked: known.load_overload(*asked) or load(*asked)
         return loop
 
     return decorate
+
+
+def _readable(function: Any) -> Any:
+    """The cache in the first folder that can be read; None where there is none."""
+    try:
+        with _read_only():
+            return caching.FunctionCache(function)  # type: ignore[no-untyped-call]
+    except (RuntimeError, AttributeError):
+        return None
 
 
 @contextmanager

@@ -203,7 +203,10 @@ def as_floats(values: object, name: str, expected: str) -> Floats:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def check_weights(weights: object, n_rows: int, name: str = "sample_weight") -> Floats:
@@ -433,11 +436,15 @@ def class_columns(y: object, classes: Array) -> Ints:
             f"y must hold one label for each row; got shape {labels.shape}. Use y.ravel() if it "
             "is one column."
         )
-    unknown = np.setdiff1d(labels, classes)
-    if len(unknown):
+    try:
+        unknown = np.setdiff1d(labels, classes).tolist()
+    except TypeError:  # None, or objects of several types, which have no order
+        known = set(np.asarray(classes).tolist())
+        unknown = [label for label in labels.tolist() if label not in known][:5]
+    if unknown:
         raise ValueError(
             f"y must hold classes of the model, {np.asarray(classes).tolist()}; it holds "
-            f"{unknown.tolist()} too. Leave out the rows of classes that the model does not know."
+            f"{unknown} too. Leave out the rows of classes that the model does not know."
         )
     order = np.argsort(classes)
     return order[np.searchsorted(classes, labels, sorter=order)]

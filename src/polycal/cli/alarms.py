@@ -14,6 +14,8 @@ from .options import Data, Decimal, Encoding, Json, Level, Model, Sep, Smallest,
 
 # Exit code of an alarm, and features that are shown.
 ALARM, FEATURES_SHOWN = 3, 5
+# Exit code where a day could not be read, as of other errors.
+UNREAD = 2
 
 
 def check(
@@ -78,18 +80,20 @@ def monitor(
 ) -> None:
     """Check the new days of a folder, and write a page of all days; exit code 3 is an alarm."""
     with shown_errors():
-        from .files import check_output
-        from .monitor import follow, open_history
+        from .monitor import Unread, check_outputs, follow, open_history
 
         path, page = history or folder / "history.json", output or folder / "monitor.html"
-        for file in (path, page):
-            check_output(file, model)
+        check_outputs(folder, model, path, page)
         loaded = load_model(model)
         known = open_history(path, loaded, level, smallest, delta)
         days = follow(known, path, folder, target, (sep, encoding, decimal), page)
-        new = []
+        new, unread = [], []
         with show.say.status("checking the days"):
             for day in days:
+                if isinstance(day, Unread):
+                    unread.append(day)
+                    show.line(f"error: {day.name} is not checked: {day.why}", "bold red")
+                    continue
                 new.append(day)
                 if not as_json:
                     show.day(day)
@@ -102,6 +106,7 @@ def monitor(
         show.as_json(
             {
                 "days": [asdict(day) for day in new],
+                "unread": [day._asdict() for day in unread],
                 "stream": {"alarm": known.monitor.status.alarm, "rows": known.monitor.n_rows},
                 "page": str(page),
                 "history": str(path),
@@ -111,3 +116,5 @@ def monitor(
         show.line(f"{len(new)} new of {len(known.days)} days. Page: {page}")
     if known.monitor.status.alarm or any(day.alarm for day in new):
         raise typer.Exit(ALARM)
+    if unread:
+        raise typer.Exit(UNREAD)

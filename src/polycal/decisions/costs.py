@@ -9,6 +9,9 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats, Ints
 
+# Costs at most, so that sums of them are finite.
+LARGEST = 1e100
+
 
 def cost_matrix(costs: Any, classes: Array) -> Floats:
     """Cost of each predicted class (columns) where another one is right (rows).
@@ -31,14 +34,14 @@ def cost_matrix(costs: Any, classes: Array) -> Floats:
             matrix[place[pair[0]], place[pair[1]]] = _number(cost, pair)
         return matrix
     try:
-        matrix = np.asarray(costs, dtype=float)
+        matrix = np.empty(0) if np.iscomplexobj(costs) else np.asarray(costs, dtype=float)
     except (TypeError, ValueError):
         matrix = np.empty(0)
-    if matrix.shape != (n, n) or not np.isfinite(matrix).all():
+    if matrix.shape != (n, n) or not (np.abs(matrix) <= LARGEST).all():
         raise ValueError(
-            f"costs must be a table of {n} x {n} finite numbers (rows: the right class, columns: "
-            "the predicted one, in the order of classes_), or a dict with pairs (right label, "
-            f"predicted label); got {costs!r}."
+            f"costs must be a table of {n} x {n} numbers up to {LARGEST:g} (rows: the right class, "
+            "columns: the predicted one, in the order of classes_), or a dict with pairs (right "
+            f"label, predicted label); got {costs!r}."
         )
     return matrix
 
@@ -48,8 +51,8 @@ def _number(cost: Any, pair: Any) -> float:
         value = float(cost)
     except (TypeError, ValueError):
         value = np.nan
-    if not np.isfinite(value):
-        raise ValueError(f"the cost of {pair!r} must be a finite number; got {cost!r}.")
+    if not abs(value) <= LARGEST:
+        raise ValueError(f"the cost of {pair!r} must be a number up to {LARGEST:g}; got {cost!r}.")
     return value
 
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._utils import validation
 from ..calibration.fitted_model import Answer, FittedModel
 from ..core.execution import Execution
-from ..monitoring.check import BatchCheck, check_batch
+from ..monitoring.check import BatchCheck, check_batch, check_limits
 
 
 class Watching(ABC):
@@ -59,8 +59,8 @@ class Watching(ABC):
             Alarm, p-value and size of the shift, the share of new rows with an interval, which rows
             they are, and the features behind it.
         """
-        validation.share(level=level, false_discovery=false_discovery)
-        validation.fraction(smallest=smallest)
+        check_limits(level, smallest)
+        validation.share(false_discovery=false_discovery)
         validation.count(0, random_state=random_state)
         check_is_fitted(self, "model_")
         self.model_.known_rows  # noqa: B018 - an error before the work, where there are none

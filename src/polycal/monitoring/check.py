@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from .._utils import validation
 from .._utils.arrays import Array, Bools, Floats
 from .._utils.tables import html_table, text_table
 from ..calibration.fitted_model import Answer, FittedModel
@@ -16,7 +17,7 @@ from ..calibration.kept_rows import described
 from .conformal import p_values, select, share_new
 from .novelty import novelty_scores
 from .sides import Sides, column_sources
-from .two_sample import Difference, compare
+from .two_sample import N_PERMUTATIONS, Difference, compare
 
 # Rows of a batch that its p-value is computed from, at most, and numbers of them.
 MOST_ROWS, MOST_NUMBERS = 5000, 500_000
@@ -165,6 +166,19 @@ class BatchCheck:
             for f in self.features[:SHOWN]
         ]
         return heads, lines
+
+
+def check_limits(level: float, smallest: float) -> None:
+    """Raise for limits of an alarm that none could reach, or that are no shares."""
+    validation.share(level=level)
+    validation.fraction(smallest=smallest)
+    least = 1 / (N_PERMUTATIONS + 1)
+    if level < least:
+        raise ValueError(
+            f"level must be at least {least:g}, the smallest p-value that there is, or no shift "
+            f"could raise an alarm; got {level!r}. For fewer vain alarms, follow all batches with "
+            "Monitor (polycal monitor), whose delta may be smaller."
+        )
 
 
 def check_batch(

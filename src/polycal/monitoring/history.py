@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import warnings
 from dataclasses import asdict, dataclass, fields, replace
@@ -15,8 +14,8 @@ import numpy as np
 from .._utils.arrays import Array, Bools
 from .._utils.files import atomic_file
 from .._utils.warnings import ShiftWarning
-from .check import SHOWN, check_batch
-from .monitor import Monitor
+from .check import SHOWN, check_batch, check_limits
+from .monitor import Monitor, is_count, is_number
 
 KIND, VERSION = "polycal history", 1
 # Bytes of a file, at most.
@@ -61,13 +60,13 @@ class Day:
         maybe = {name: values[name] for name in MAYBE if values[name] is not None}
         counts = (self.n_bytes, self.n_rows)
         return (
-            all(_is_number(v) and v >= 0 for v in (numbers | maybe).values())
+            all(is_number(v) and v >= 0 for v in (numbers | maybe).values())
             and all(v <= 1 for name, v in (numbers | maybe).items() if name != "evidence")
-            and all(type(n) is int and n >= 0 for n in counts)
+            and all(is_count(n) for n in counts)
             and all(type(flag) is bool for flag in (self.alarm, self.stream_alarm))
             and all(type(text) is str for text in (self.name, self.stream_behind))
             and isinstance(self.features, dict)
-            and all(type(k) is str and _is_number(v) for k, v in self.features.items())
+            and all(type(k) is str and is_number(v) for k, v in self.features.items())
         )
 
 
@@ -83,6 +82,7 @@ class History:
     """
 
     def __init__(self, model: Any, level: float, smallest: float, delta: float):
+        check_limits(level, smallest)
         self.model, self.level, self.smallest = model, level, smallest
         self.monitor = Monitor(model, delta)
         self.days: list[Day] = []
@@ -94,10 +94,10 @@ class History:
         names = getattr(model, "feature_names_in_", None)
         known = (model.model_, answer, names, model.n_jobs)
         check = check_batch(*known, level=self.level, smallest=self.smallest)
-        status = self.monitor.update_answer(answer)
         out = model.model_.is_out(answer.log_f)
         moved = [f for f in check.features[:SHOWN] if f.p_value <= self.level]
         expected = None if out.all() else model.expected_scores(X).accuracy
+        status = self.monitor.update_answer(answer)  # last: an error before it changes nothing
         day = Day(
             name=name,
             n_bytes=n_bytes,
@@ -166,26 +166,24 @@ class History:
             raise ValueError(damaged)
         if state.get("version") != VERSION:
             raise ValueError(f"{path} is of another version of polycal. Start a new history.")
+        days = state.get("days")
+        if not isinstance(days, list):
+            raise ValueError(damaged)
+        limits: list[Any] = [state.get(name) for name in ("level", "smallest")]
         try:
             monitor = Monitor.from_dict(state.get("monitor"), model)
+            history = cls(model, limits[0], limits[1], monitor.delta)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        limits: list[Any] = [state.get(name) for name in ("level", "smallest")]
-        days = state.get("days")
-        if not all(_is_number(v) and 0 <= v <= 1 for v in limits) or not isinstance(days, list):
-            raise ValueError(damaged)
         names = {field.name for field in fields(Day)}
         if not all(isinstance(day, dict) and set(day) == names for day in days):
             raise ValueError(damaged)
-        history = cls(model, limits[0], limits[1], monitor.delta)
         history.days = [Day(**day) for day in days]
         history.monitor = monitor
         if not all(day.is_valid() for day in history.days):
             raise ValueError(damaged)
+        if len({day.name for day in history.days}) < len(history.days):
+            raise ValueError(damaged)
         if sum(day.n_rows for day in history.days) != monitor.n_rows:
             raise ValueError(damaged)
         return history
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)

@@ -80,6 +80,11 @@ class Track:
         capital = np.full((len(JUMPS), N_BETS), 1 / (len(JUMPS) * N_BETS))
         return cls(count, low, high, capital, 0.0)
 
+    def copy(self) -> Track:
+        """The same state, which can go another way."""
+        counted = (self.count.copy(), self.low.copy(), self.high.copy())
+        return Track(*counted, self.capital.copy(), self.log_scale)
+
     @property
     def log_capital(self) -> float:
         """Logarithm of the capital."""

@@ -33,6 +33,8 @@ KIND, VERSION = "polycal monitor", 1
 MOST_BYTES = 16 << 20
 SCORE = "log f"
 ROUNDING = 1e-6
+# Whole numbers of a state, at most.
+LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Monitor:
     def __init__(self, model: Any, delta: float = 0.01, *, random_state: int = 0):
         validation.share(delta=delta)
         validation.count(0, random_state=random_state)
+        if random_state > LARGEST:
+            raise ValueError(f"random_state must be at most {LARGEST}; got {random_state}.")
         check_is_fitted(model, "model_")
         self.model = model
         self.delta = float(delta)
@@ -154,13 +158,14 @@ class Monitor:
         rng = np.random.Generator(np.random.Philox(key=[self.random_state, self.n_rows]))
         rows = rows[rng.permutation(len(rows))]
         highest = np.full(len(rows), -np.inf)
-        for k, (bins, track) in enumerate(zip(self._bins, self.tracks, strict=True)):
+        tracks = [track.copy() for track in self.tracks]  # an interrupted call changes nothing
+        for k, (bins, track) in enumerate(zip(self._bins, tracks, strict=True)):
             log_capital = track.follow(bins, rows[:, k], rng.random((len(rows), 2)))
             np.maximum(highest, log_capital + self._log_share[k], out=highest)
         rang = np.flatnonzero(highest >= -math.log(self.delta))
         if self.alarm_row is None and len(rang):
             self.alarm_row = self.n_rows + int(rang[0]) + 1
-        self.n_rows += len(rows)
+        self.tracks, self.n_rows = tracks, self.n_rows + len(rows)
         return self.status
 
     @property
@@ -274,8 +279,9 @@ class Monitor:
             )
         n_rows: Any = state.get("rows")
         row: Any = state.get("alarm_row")
-        known = _is_count(n_rows) and (row is None or (_is_count(row) and 0 < row <= n_rows))
-        if not known or not _restore(monitor.tracks, state.get("tracks"), n_rows):
+        known = is_count(n_rows) and (row is None or (is_count(row) and 0 < row <= n_rows))
+        known = known and _restore(monitor.tracks, state.get("tracks"), n_rows)
+        if not known or (row is None and monitor.status.evidence > 1 + ROUNDING):
             raise ValueError("the state is damaged. Start a new monitor.")
         monitor.n_rows, monitor.alarm_row = n_rows, row
         return monitor
@@ -286,17 +292,20 @@ def _restore(tracks: list[Track], state: Any, n_rows: int) -> bool:
     if not isinstance(state, list) or len(state) != len(tracks):
         return False
     for track, saved in zip(tracks, state, strict=True):
-        if not isinstance(saved, dict) or not _is_number(saved.get("log_scale")):
+        if not isinstance(saved, dict) or not is_number(saved.get("log_scale")):
             return False
         for name in ("count", "low", "high", "capital"):
             here, values = getattr(track, name), saved.get(name)
             if not isinstance(values, list) or len(values) != here.size:
                 return False
-            if not all(_is_number(value) and value >= 0 for value in values):
+            if not all(is_number(value) and value >= 0 for value in values):
                 return False
             here[...] = np.array(values, dtype=float).reshape(here.shape)
         track.log_scale = float(saved["log_scale"])
-        if track.count.sum() != n_rows or (track.low + track.high > track.count).any():
+        counts = np.concatenate([track.count, track.low, track.high])
+        if (counts != np.floor(counts)).any() or track.count.sum() != n_rows:
+            return False
+        if (track.low + track.high > track.count).any():
             return False
         if abs(track.capital.sum() - 1) > ROUNDING:
             return False
@@ -335,9 +344,13 @@ def _fingerprint(model: FittedModel) -> str:
     return digest.hexdigest()
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """Whether a value from a file is a finite number."""
+    if type(value) is int:
+        return abs(value) <= LARGEST
+    return type(value) is float and math.isfinite(value)
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+def is_count(value: Any) -> bool:
+    """Whether a value from a file is a number of rows or bytes."""
+    return type(value) is int and 0 <= value <= LARGEST
