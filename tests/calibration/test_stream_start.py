@@ -135,7 +135,7 @@ def test_rows_of_a_fit_fade_as_those_of_its_end(boosting):
     votes = 400 * 2.0 ** (-500 / half_life) + 0.9 * aged.sum()
     assert_allclose(stream.n_effective, votes, rtol=0.05)  # nine tenths of the rows, at random
     assert stream.reservoir.time.min() == 600 / half_life
-    model.set_params(half_life=0.5).fit(X[FIT], Y[FIT], X_cal=X[CAL], y_cal=Y[CAL])
+    model.set_params(half_life=1).fit(X[FIT], Y[FIT], X_cal=X[CAL], y_cal=Y[CAL])
     model.partial_fit(X[MORE], Y[MORE])
     assert np.isfinite(model.predict_proba(X[NEW])).all()
 

@@ -178,6 +178,19 @@ def test_weights_that_grow_are_counted_in_larger_units(parents):
     assert_allclose(plain.stream_.n_effective, plain.stream_.class_weight.sum(), rtol=1e-4)
 
 
+def test_rows_that_have_faded_leave_nothing(parents):
+    model = started(parents["forest"], half_life=1)
+    for rows in np.array_split(ROWS[:1800], 3):  # as long as 600 half-lives
+        with pytest.warns(match="independent calibration rows"):
+            model.partial_fit(X[rows], Y[rows])
+    size = model.polytopes_.size
+    assert len(size) < 400
+    assert (size > 0).all()
+    assert np.isfinite(model.predict_proba(X[NEW])).all()
+    with pytest.raises(ValueError, match=r"half_life is 9.0, and the stream began with 1"):
+        model.set_params(half_life=9.0).partial_fit(X[NEW], Y[NEW])
+
+
 def batches(rows=ROWS, size=300):
     return [(X[some], Y[some]) for some in np.array_split(rows, len(rows) // size)]
 
@@ -205,6 +218,9 @@ def test_an_unfitted_parent_is_fitted_on_a_sample_that_is_not_calibrated_on():
     apart = np.array([row.tobytes() in known for row in X[:2600]])
     assert exact[apart].mean() < 0.9 < exact[~apart].mean() + 0.3
     assert log_loss(Y[NEW], model.predict_proba(X[NEW])) < 0.8
+    model.partial_fit(X[2600:3100], Y[2600:3100]).recalibrate()  # the parent is that of the fit
+    assert model.n_rows_seen_ == 3100
+    assert log_loss(Y[3100:], model.predict_proba(X[3100:])) < 0.8
 
 
 def test_parquet(parents, tmp_path):
@@ -238,6 +254,8 @@ def test_errors_change_nothing(parents):
             model.partial_fit(rows, labels)
     with pytest.raises(ValueError, match="classes differ"):
         model.partial_fit(X[:3], [0, 1, 2], classes=[0, 1])
+    with pytest.raises(ValueError, match=r"y holds \[7, .* 26, ...\], which is none"):
+        model.partial_fit(X[:40], np.arange(7, 47))
     assert_array_equal(model.predict_proba(X[NEW]), before)
     assert model.n_rows_seen_ == len(FIRST)
 
@@ -248,6 +266,8 @@ def test_errors_change_nothing(parents):
         ({"posterior": "kernel"}, 'a stream needs posterior="pooled"'),
         ({"search": "exact"}, "not possible"),
         ({"half_life": -1}, "half_life"),
+        ({"half_life": 1e-300}, "half_life is a number of rows, of at least 1"),
+        ({"calibration": "oob"}, "calibration='oob' is not possible"),
         ({"memory_limit": "1MiB"}, "memory_limit is too small .* Use at least"),
     ],
 )
@@ -285,6 +305,17 @@ def test_a_fit_ends_the_stream(parents):
     assert model.n_rows_seen_ == len(ROWS)
 
 
+def test_a_second_pass_that_is_another_one(parents):
+    passes = []
+
+    def begin():
+        passes.append(1)
+        return iter(batches(ROWS if len(passes) == 1 else ROWS[:-300]))
+
+    with pytest.raises(ValueError, match="2000 rows in the first pass and 1700 in the second"):
+        started(parents["linear"]).fit_batches(begin)
+
+
 def test_batches_that_are_none(parents):
     model = started(parents["forest"])
     with pytest.raises(TypeError, match="only once"):
@@ -312,6 +343,12 @@ def test_a_category_that_the_stream_did_not_begin_with():
     other = table[:3].assign(city=pd.Categorical(["a", "z", "b"]))
     with pytest.raises(ValueError, match="column 'city' holds 'z', which is none"):
         model.partial_fit(other, y[:3])
+    numbers = table[:3].assign(city=[0, 1, 2])
+    with (
+        pytest.warns(match="held categories in the fit, and holds numbers now"),
+        pytest.raises(ValueError, match="column 'city' holds 0, which is none"),
+    ):
+        model.partial_fit(numbers, y[:3])
     with pytest.raises(ValueError, match="feature names"):
         model.partial_fit(table.rename(columns={"x": "t"})[:3], y[:3])
 

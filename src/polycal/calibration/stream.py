@@ -46,6 +46,8 @@ DUE = 0.2
 REBASE = 128
 # Facts about each number.
 N_FACTS = len(Columns.__annotations__)
+# Age in half-lives beyond which a row of a batch has no weight beside the last one.
+MOST_HALF_LIVES = 200
 # Part of a new row's weight below which a bucket is forgotten where there is no room.
 FADED = 2.0**-10
 
@@ -236,7 +238,7 @@ class Stream:
             order = priority[some] - math.log(2) * time[some]
             parts = (reading.take(some), X[some], y[some], weight[some], order, time[some])
             self.reservoir = self.reservoir.merge(Reservoir.of(self.reservoir.most, *parts))
-        votes = np.flatnonzero(~chosen)
+        votes = np.flatnonzero(~chosen & (time > time.max(initial=0.0) - MOST_HALF_LIVES))
         grown = np.exp2(time[votes] - self.base)
         modes = reading.modes[votes], None if sides is None else sides[votes]
         labels = y[votes], weight[votes] * grown
@@ -327,8 +329,7 @@ class Stream:
             self.aged_rows *= factor
             for kernel in self.kernels:
                 kernel.tables.rescale(factor)
-                if kernel.stored.modes is not None:
-                    kernel.stored.values *= factor
+                kernel.stored.rescale(factor, len(self.class_weight))
         for kernel in self.kernels:
             kernel.tables.least = FADED * 2.0 ** (time - self.base)
 

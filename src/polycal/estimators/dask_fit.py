@@ -32,7 +32,7 @@ from .batches import Sample, columns_of_levels, is_weightless
 from .collections import SharedModel
 from .dask_progress import Progress, current_client, told, workers_of
 from .dask_rows import Partition, Partitions, check_columns
-from .streaming import FRAME_ROWS, _checked_classes, _raw_weights, warn_of_levels
+from .streaming import FRAME_ROWS, _check_plan, _checked_classes, _raw_weights, warn_of_levels
 
 # Rows of X, and of X_cal, that are looked through for copies of each other, at most about.
 HASHES = 1_000_000
@@ -145,11 +145,7 @@ def _check(model: Any, groups: Any, X_cal: Any, y_cal: Any) -> None:
             "half_life needs rows in an order, which partitions of a Dask collection have not. "
             "Use half_life=None, or partial_fit."
         )
-    if model.calibration not in ("auto", "holdout"):
-        raise ValueError(
-            f"calibration={model.calibration!r} is not possible for Dask collections: a share of "
-            'the rows is held out. Use "auto" or "holdout", or give X_cal and y_cal.'
-        )
+    _check_plan(model.calibration)
     if (X_cal is None) != (y_cal is None):
         raise ValueError("X_cal and y_cal go together: give both or neither.")
 

@@ -105,8 +105,8 @@ class Streaming(BaseCalibrator):
         before = dict(vars(self))
         try:
             stream = self._begun(X, y, sample_weight, classes)
-            reading, codes, weight, _ = self._read_batch(X, y, sample_weight)
-            self._check_levels(reading, stream)
+            reading, codes, weight, _ = self._read_batch(X, y, sample_weight, stream=stream)
+            self._check_levels(reading.features, stream)
         except BaseException:  # nothing was added yet
             self.__dict__.clear()
             self.__dict__.update(before)
@@ -130,7 +130,7 @@ class Streaming(BaseCalibrator):
         """
         if "stream_" not in vars(self):
             raise NotFittedError("recalibrate needs a stream. Call partial_fit or fit_batches.")
-        self._recalibrate(Adapter.find(self._make_parent()), self.stream_)
+        self._recalibrate(self._parent_of_stream(), self.stream_)
         return self
 
     @property
@@ -176,6 +176,7 @@ class Streaming(BaseCalibrator):
         before = dict(vars(self))
         try:
             self._check_streaming()
+            _check_plan(self.calibration)
             validation.count(parent_rows=parent_rows)
             self._fit_batches(batches_of(batches, target), classes, parent_rows)
         except BaseException:  # a model that was fitted before stays as it was
@@ -260,6 +261,11 @@ class Streaming(BaseCalibrator):
             reading, codes, weight, kept = self._read_batch(X, y, weight, parent)
             in_sample = None if in_sample is None else in_sample[kept]
             stream.add(reading, codes, weight, self._execution, known=in_sample)
+        if first != sample.n_rows:
+            raise ValueError(
+                f"batches held {sample.n_rows} rows in the first pass and {first} in the second. "
+                "Give a list, or a function that returns the same rows each time."
+            )
         lacks = lacks_of(stream, self.classes_)
         if lacks is not None:
             raise ValueError(f"there are too few rows to fit in batches: {lacks}. Use fit.")
@@ -285,9 +291,11 @@ class Streaming(BaseCalibrator):
                 "Leave classes out, or begin a new model."
             )
         if "stream_" in vars(self):
+            self._check_same_half_life()
             return self.stream_
         if "model_" in vars(self):
             return self._begun_from_fit()
+        _check_plan(self.calibration)
         parent = Adapter.find(self._make_parent())
         if classes is None:
             classes = parent.known_classes
@@ -304,6 +312,14 @@ class Streaming(BaseCalibrator):
             raise ValueError("the first batch must hold at least 2 rows of positive weight.")
         settings = options.reference
         return Stream.empty(Frame.learn(reading, settings), reading, settings, self.half_life)
+
+    def _check_same_half_life(self) -> None:
+        began = self.stream_.half_life
+        if self.half_life != began:
+            raise ValueError(
+                f"half_life is {self.half_life!r}, and the stream began with {began!r}: rows of "
+                f"other weights cannot be told apart. Use half_life={began!r}, or a new model."
+            )
 
     def _begun_from_fit(self) -> Stream:
         """A stream that holds the rows of the fit."""
@@ -333,12 +349,15 @@ class Streaming(BaseCalibrator):
         sample_weight: Any,
         parent: Adapter | None = None,
         reset: bool = False,
+        stream: Stream | None = None,
     ) -> tuple[Reading, Ints, Floats, Ints]:
         """Reading, class codes, weights and numbers of the rows of positive weight."""
-        parent = Adapter.find(self._make_parent()) if parent is None else parent
+        parent = self._parent_of_stream() if parent is None else parent
         validation.check_label_values(y)
         parent.check_table(X)
         X, y = self._check_table(parent, X, y, reset=reset)
+        if stream is not None and not parent.raw_input:
+            self._check_levels(X, stream)  # before a parent says so in words of its own
         labels = validation.check_labels(y, n_rows_of(X))
         codes = _class_codes(labels, self.classes_)
         weight = _raw_weights(sample_weight, len(labels))
@@ -348,14 +367,20 @@ class Streaming(BaseCalibrator):
             reading, codes, weight = reading.take(kept), codes[kept], weight[kept]
         return reading, codes, weight, kept
 
+    def _parent_of_stream(self) -> Adapter:
+        """The parent that the model has, which ``fit_batches`` may have fitted; else the frozen."""
+        known = "model_" in vars(self)
+        return self.model_.parent if known else Adapter.find(self._make_parent())
+
     def _recalibrate(self, parent: Adapter, stream: Stream) -> None:
         lacks = lacks_of(stream, self.classes_)
         if lacks is not None:
-            raise NotFittedError(f"the stream is too short to be calibrated: {lacks}. Add rows.")
+            longer = "" if stream.half_life is None else ", or use a longer half_life"
+            raise NotFittedError(
+                f"the stream is too short to be calibrated: {lacks}. Add rows{longer}."
+            )
         prior = None if self.prior is None else validation.check_prior(self.prior, self.classes_)
         options = self._stream_options(len(self.classes_))
-        known = "model_" in vars(self) and self.model_.stream is stream
-        parent = self.model_.parent if known else parent
         model: FittedModel = model_of_stream(
             stream, parent, self.classes_, prior, options, self._execution
         )
@@ -369,6 +394,11 @@ class Streaming(BaseCalibrator):
         self._check_parameters()
         if self.half_life is not None:
             validation.positive(half_life=self.half_life)
+            if self.half_life < 1:
+                raise ValueError(
+                    f"half_life is a number of rows, of at least 1; got {self.half_life!r}. With "
+                    "thousands of rows, so many recent ones count."
+                )
         sampled = self.posterior in ("pooled", "parent") and self.gate == "geodesic"
         if not sampled or self.distance != "geodesic" or self.gamma != "auto":
             raise ValueError(
@@ -381,9 +411,9 @@ class Streaming(BaseCalibrator):
                 'search="auto", or fit.'
             )
 
-    def _check_levels(self, reading: Reading, stream: Stream) -> None:
+    def _check_levels(self, X: Any, stream: Stream) -> None:
         """Raise an error for a category that was not among those of the first rows."""
-        table, X = stream.frame.table, reading.features
+        table = stream.frame.table
         for j, known in zip(table.categories, table.levels, strict=True):
             if len(known) >= MANY_LEVELS:  # of which only some are known
                 continue
@@ -420,6 +450,15 @@ def _raw_weights(sample_weight: Any, n_rows: int) -> Floats:
     return scaled if unit is None else scaled * unit
 
 
+def _check_plan(calibration: Any) -> None:
+    """Raise unless a share of the rows may be held out: rows of a stream are seen only once."""
+    if calibration not in ("auto", "holdout"):
+        raise ValueError(
+            f"calibration={calibration!r} is not possible for rows that come in parts: a share of "
+            'them is held out. Use "auto" or "holdout", or fit with rows in memory.'
+        )
+
+
 def _checked_classes(classes: Any, parent: Adapter) -> Array:
     found: Array = np.unique(validation.check_labels(classes, len(np.asarray(classes))))
     if len(found) < 2:
@@ -427,12 +466,17 @@ def _checked_classes(classes: Any, parent: Adapter) -> Array:
     return found
 
 
+def _some(labels: Array) -> str:
+    """The first labels of a list that may be long."""
+    shown = ", ".join(map(repr, labels[:20].tolist()))
+    return f"[{shown}, ...]" if len(labels) > 20 else f"[{shown}]"
+
+
 def _class_codes(labels: Array, classes: Array) -> Ints:
     unknown = np.setdiff1d(labels, classes)
     if len(unknown):
         raise ValueError(
-            f"y holds {unknown[:20].tolist()}, which is none of the classes that the stream began "
-            f"with, {classes.tolist()}. Leave these rows out, or begin a new model with all "
-            "classes."
+            f"y holds {_some(unknown)}, which is none of the classes that the stream began with, "
+            f"{_some(classes)}. Leave these rows out, or begin a new model with all classes."
         )
     return np.searchsorted(classes, labels)

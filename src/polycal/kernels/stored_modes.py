@@ -14,6 +14,9 @@ from ..core.execution import Execution
 from ..core.reading import ActivationModes
 from .path_tables import hash_of_all
 
+# Part of the largest weight of a mode below which a mode is forgotten where old rows fade.
+FADED = 2.0**-200
+
 
 @dataclass
 class StoredModes:
@@ -99,6 +102,17 @@ class StoredModes:
         known = place < len(self.key)
         known[known] = self.key[place[known]] == key[known]
         return place, known
+
+    def rescale(self, factor: float, n_weights: int) -> None:
+        """Multiply all sums by a power of two, and forget modes whose rows have faded.
+
+        The first ``n_weights`` sums are the weights of rows.
+        """
+        if self.modes is None:
+            return
+        self.values = self.values * factor
+        weight = self.values[:, :n_weights].sum(axis=1)
+        self._keep(np.flatnonzero(weight > FADED * weight.max(initial=0.0)))
 
     def copy(self) -> Self:
         """The same modes; rows that are added to one do not change the other."""

@@ -92,8 +92,8 @@ class StreamTables:
             least = LEAST_BUCKETS / LOAD * n * n_scales * slot_bytes + draws.nbytes
             raise ValueError(
                 f"memory_limit is too small for the tables of a stream with {n_classes} classes: "
-                f"hardly any row would be found. Use at least {least / sampling.memory:.1f} times "
-                "as much."
+                "hardly any row would be found. Use at least "
+                f"{math.ceil(10 * least / sampling.memory) / 10:.1f} times as much."
             )
         tables = cls(
             draws=draws,
