@@ -55,6 +55,7 @@ PRIVATE = {
     "estimators/dask_fit.py": {"*": "the calibrator's own steps, on workers, where self is not"},
     "estimators/streaming.py": {"_make_parent": "of the estimator that available_if asks about"},
     "core/table.py": {"_with_symbols": "a classmethod on the object that it has made"},
+    "core/copies.py": dict.fromkeys(("_hashes", "_limit"), "of another LowestHashes"),
     "cli/app.py": {"_asdict": "public name of every NamedTuple"},
     "evaluation/result.py": {"_fields": "public name of every NamedTuple"},
 }

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from stress import faults
+from stress import faults, works
 
 # Python 3.12 warns of any fork beside threads; these children only do what the issue asks for.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -24,7 +24,7 @@ def test_nothing_half_written_is_taken_for_whole(happening, work):
 
 
 def test_a_half_written_file_would_be_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(faults, "N_ROWS", 60)
+    monkeypatch.setattr(works, "N_ROWS", 60)
     bench = faults.Bench.make(tmp_path)
     bench.models[0].save(bench.path)
     assert bench.faults() == []
