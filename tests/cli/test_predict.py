@@ -17,6 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import polycal
 from polycal.cli import predict
+from polycal.cli.files import Source
 from polycal.cli.tables import features_of
 from tests.toys.commands import call
 
@@ -141,11 +142,16 @@ def test_ctrl_c_leaves_no_half_file(folder, model):
     assert not list(folder.glob(".big_out*"))
 
 
-def test_a_table_that_has_shifted_is_said():
+def test_a_table_that_has_shifted_is_said_once(tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"a": rng.normal(size=300), "b": rng.normal(size=300)})
     y = np.where(table["a"] + rng.normal(size=300) > 0, "yes", "no")
     forest = RandomForestClassifier(20, random_state=0)
     model = polycal.GeodesicCalibrator(forest, random_state=0).fit(table, y)
-    with pytest.warns(polycal.ShiftWarning, match="100% of the 300 rows .*column 'b' is far"):
-        predict.predict_table(model, table.assign(b=1000.0), [], "")
+    table.assign(b=1000.0).to_csv(tmp_path / "new.csv", index=False)
+    rows = Source(tmp_path / "new.csv"), tmp_path / "out.csv", [], "", 100, False
+    with pytest.warns(polycal.ShiftWarning) as found:
+        assert predict.predict_file(model, *rows)["out"] == 300
+    (said,) = found
+    assert "100% of the 100 rows" in str(said.message)
+    assert "column 'b' is outside of its range" in str(said.message)

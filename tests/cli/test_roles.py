@@ -62,6 +62,19 @@ def test_roles_are_found_and_ids_are_left_out_with_a_word(table):
         assert X[name].tolist() == [18262.0 + i for i in range(N)]  # 2020-01-01
 
 
+def test_dates_that_end_are_said_once(table):
+    """The advice works: of a column that --date or --drop names nothing is said."""
+    message = (
+        r"later dates .*'since' \(2020-01-01 to 2021-02-03; after about 2021-04-23\), 'german'"
+    )
+    dates = ["since", "german", "american"]
+    with pytest.warns(UserWarning, match=f"{message}.*--drop since, .* --date since uses"):
+        decide(table[dates], {}, [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        decide(table[dates], chosen_roles(dates, date=dates[:2], drop=dates[2:]), [])
+
+
 def test_one_cell_does_not_make_a_category_of_numbers(tmp_path):
     values = RNG.normal(size=N).round(3).astype(str)
     values[16] = "n.a."

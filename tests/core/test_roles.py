@@ -17,7 +17,17 @@ from sklearn.preprocessing import OrdinalEncoder
 
 import polycal
 from polycal import FewRowsWarning, GeodesicCalibrator
-from polycal.core.roles import CATEGORY, DATE, ID, NUMBER, TEXT, ColumnRoles, Role, learn_roles
+from polycal.core.roles import (
+    CATEGORY,
+    DATE,
+    ID,
+    NUMBER,
+    TEXT,
+    ColumnRoles,
+    Role,
+    dates_that_end,
+    learn_roles,
+)
 from tests.toys.models import small_forest
 
 N = 120
@@ -176,11 +186,29 @@ def test_estimators_leave_ids_out_and_take_dates(library, mixed, tmp_path):
         loaded.predict(mixed[0].assign(when="soon"))
 
 
-def test_a_fit_says_that_later_dates_will_be_out(mixed):
+def test_a_fit_says_from_when_on_later_dates_will_be_out(mixed):
+    X, y = mixed
     model = GeodesicCalibrator(small_forest(), random_state=0)
-    message = "column 'when' holds dates, 2020-01-04 to 2022-06-17.*leave it out, or give its month"
+    X = X[["x", "when"]].assign(paid=X["when"] + pd.Timedelta(days=30))
+    message = (
+        r"'when' \(2020-01-04 to 2022-06-17; after about 2022-12-13\), 'paid' \(2020-02-03 to "
+        r"2022-07-17; after about 2023-01-12\)\. .* leave the column out, or"
+    )
     with pytest.warns(polycal.DataWarning, match=message):
-        model.fit(mixed[0][["x", "when"]], mixed[1])
+        model.fit(X, y)
+    later = X.assign(when=pd.Timestamp("2022-12-20"), paid=pd.Timestamp("2023-01-20"))
+    assert (model.explain(later).verdict == "out").mean() > 0.5
+    days = (X["when"] - pd.Timestamp("1970-01-01")).dt.days
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X[["x"]].assign(when=days), y)
+
+
+def test_dates_of_a_wide_range_end_late():
+    """Years pass before births of 70 years are out; dates of a single day end at once."""
+    births, day = np.array([-7000.0, 18500.0]), np.array([18262.0] * 3)
+    ending = {"day": "2020-01-01 to 2020-01-01; after about 2020-01-01"}
+    assert dates_that_end({"born": births, "day": day, "empty": day[:0]}) == ending
 
 
 def test_pipelines_and_frozen_parents_get_the_frame_as_it_is(mixed):

@@ -23,6 +23,7 @@ from ..core.roles import (
     PLURAL,
     ColumnRoles,
     Role,
+    dates_that_end,
     is_counter,
     later_is_out,
     role_of_words,
@@ -67,21 +68,17 @@ def decide(
         name = next((n for n, role in unused.items() if role.role != DROPPED), None)
         advice = f" {_advice(name, unused[name])}" if name is not None else ""
         warnings.warn(f"left out: {shown}.{advice}", stacklevel=2)
-    for name, role in roles.items():
-        if role.role == DATE and name not in chosen:
-            _warn_of_dates(table, name, role)
-    return ColumnRoles.of(roles, decimal=decimal_of(table))
-
-
-def _warn_of_dates(table: Any, name: str, role: Role) -> None:
-    days = typed(table, ColumnRoles.of({name: role}))[name].dropna()
-    if len(days):
-        asked = quoted(name)
+    dates = {n: r for n, r in roles.items() if r.role == DATE and n not in chosen}
+    days = typed(table, ColumnRoles.of(dates))
+    ending = dates_that_end({name: days[name].dropna().to_numpy() for name in dates})
+    if ending:
+        asked = quoted(next(iter(ending)))
         warnings.warn(
-            f"column {name!r} {later_is_out(days.min(), days.max())} say --drop {asked}, or write "
-            f"the month or weekday in its place; --date {asked} uses it without this note.",
+            f"{later_is_out(ending)} say --drop {asked}, or write the month or weekday in its "
+            f"place; --date {asked} uses it without this note.",
             stacklevel=2,
         )
+    return ColumnRoles.of(roles, decimal=decimal_of(table))
 
 
 def _advice(name: str, role: Role) -> str:
