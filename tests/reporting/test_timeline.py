@@ -48,6 +48,20 @@ def test_verdicts():
     assert grades() == ["careful"]
 
 
+def test_when_it_began_and_what_labels_say():
+    shift, _, right = verdict(series({}, MOVED, MOVED | {"realised": 0.7, "realised_p": 1e-4}))
+    assert "2 of 3 days raised an alarm, the first of them 2026-03-02.csv." in shift.text
+    assert "2026-03-03.csv: 70.0% right, where 90.0% was expected." in right.text
+    alone = verdict(series({}, MOVED))[0]
+    assert "1 of 2 days raised an alarm. Features" in alone.text
+
+
+def test_evidence_beyond_the_axis():
+    text = timeline(series({"evidence": 0.0}, {"evidence": 1e300}), "days")
+    assert ">10¹²<" in text
+    assert ">0.0001<" in text
+
+
 @pytest.mark.parametrize("changes", [[], [{}], [MOVED], [{}, MOVED, {}] * 5])
 def test_any_number_of_days_has_a_page(changes):
     text = timeline(series(*changes), "days")

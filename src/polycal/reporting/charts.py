@@ -13,6 +13,9 @@ from .._utils.arrays import Floats
 WIDTH, HEIGHT = 440, 290
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 46
 
+# Places on an axis, some with their names.
+Ticks = Iterable[float] | dict[float, str]
+
 
 @dataclass
 class Chart:
@@ -62,9 +65,9 @@ class Chart:
         point = f'x="{self.px(x):.1f}" y="{self.py(y):.1f}"'
         self.marks.append(f'<text class="{style}" {point}>{escape(words)}</text>')
 
-    def svg(self, x_ticks: Iterable[float] | dict[float, str], y_ticks: Iterable[float]) -> str:
-        """The whole chart; ticks of x may have names."""
-        names = x_ticks if isinstance(x_ticks, dict) else {}
+    def svg(self, x_ticks: Ticks, y_ticks: Ticks) -> str:
+        """The whole chart; ticks may have names."""
+        names, y_names = (ticks if isinstance(ticks, dict) else {} for ticks in (x_ticks, y_ticks))
         parts = [
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(self.label)}">'
         ]
@@ -72,7 +75,8 @@ class Chart:
         for tick in y_ticks:
             y = self.py(tick)
             parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-            parts.append(f'<text class="tick end" x="{LEFT - 6}" y="{y + 4:.1f}">{tick:g}</text>')
+            name = escape(y_names.get(tick, f"{tick:g}"))
+            parts.append(f'<text class="tick end" x="{LEFT - 6}" y="{y + 4:.1f}">{name}</text>')
         for tick in x_ticks:
             x = self.px(tick)
             parts.append(f'<path class="axis" d="M{x:.1f} {floor}v5"/>')

@@ -19,8 +19,11 @@ TICK_LENGTH = 12
 FEATURES = 12
 # Chance below which realised and expected figures differ beyond chance.
 SURE = 0.01
-# Smallest value on an axis of evidence.
-LEAST_EVIDENCE = 1e-4
+# Ends of the axis of evidence, in powers of ten, and the names of its ticks.
+LEAST, MOST = -4, 12
+POWERS = {
+    -4: "0.0001", -2: "0.01", 0: "1", 2: "100", 4: "10⁴", 6: "10⁶", 8: "10⁸", 10: "10¹⁰", 12: "10¹²"
+}  # fmt: skip
 Value = Callable[[Day], float | None]
 
 
@@ -58,8 +61,10 @@ def _last_day(days: Sequence[Day]) -> Statement:
     text = (
         f"p = {last.p_value:.3g}; {last.share_new:.1%} of {last.n_rows:,} rows are new "
         f"({last.share_new_low:.1%} to {last.share_new_high:.1%}), {last.share_out:.1%} out. "
-        f"{alarms} of {len(days)} days raised an alarm."
+        f"{alarms} of {len(days)} days raised an alarm"
     )
+    first = next((day.name for day in days if day.alarm), last.name)
+    text += "." if first == last.name else f", the first of them {first}."
     if last.alarm:
         moved = f" Features that have moved: {', '.join(last.features)}." if last.features else ""
         return Statement(BAD, f"{last.name} is not like the calibration rows", text + moved)
@@ -104,7 +109,14 @@ def _rightness(days: Sequence[Day]) -> Statement:
     text += f" With labels: {latest.realised:.1%} on {latest.name}."
     if worse:
         head = f"Labels contradict what was expected on {len(worse)} of {len(labelled)} days"
-        return Statement(BAD, head, f"{text} The last of them is {worse[-1].name}.")
+        day = worse[-1]
+        expected = "" if day.accuracy is None else f", where {day.accuracy:.1%} was expected"
+        text = (
+            f"The last of them is {day.name}: {day.realised:.1%} right{expected}. Rows that look "
+            "the same have other classes now, or the labels are wrong; do not rely on the expected "
+            "accuracy until this is known."
+        )
+        return Statement(BAD, head, text)
     return Statement(GOOD, "Labels agree with what was expected", text)
 
 
@@ -114,7 +126,8 @@ def _shift(history: History) -> str:
         "<p>The share of rows that are new, beyond those that are expected to look unusual, with "
         "its interval (orange: an alarm); the share of rows that are out of distribution, where "
         "the answer is the class priors; and the evidence of all days together against an "
-        "unchanged stream, which rings at 1, the red line.</p>"
+        "unchanged stream, which rings at 1, the red line (below 0.0001 and above 10¹² it is drawn "
+        "at these ends).</p>"
         f'<div class="pair"><figure>{_new_chart(days)}</figure><figure>{_out_chart(days)}</figure>'
         f"<figure>{_evidence_chart(days)}</figure></div>"
     )
@@ -130,19 +143,19 @@ def _new_chart(days: Sequence[Day]) -> str:
 
 
 def _evidence_chart(days: Sequence[Day]) -> str:
-    """Evidence on a scale of powers of ten."""
-    height = [math.log10(min(max(day.evidence, LEAST_EVIDENCE), 1e12)) for day in days]
-    low, high = math.log10(LEAST_EVIDENCE), max(1.0, math.ceil(max(height)))
+    """Evidence on a scale of powers of ten; what is beyond its ends is drawn there."""
+    height = [math.log10(min(max(day.evidence, 10.0**LEAST), 10.0**MOST)) for day in days]
+    high = max(2.0, math.ceil(max(height)))
     end = max(len(days) - 1, 1)
     chart = Chart(
         "Evidence against an unchanged stream by day",
-        (-0.5, end + 0.5), (low, high), "day", "evidence, power of ten",
+        (-0.5, end + 0.5), (LEAST, high), "day", "evidence",
     )  # fmt: skip
     chart.line([-0.5, end + 0.5], [0.0, 0.0], "rule")
     chart.line(range(len(days)), height, "line a")
     chart.dots(range(len(days)), height, "dot a")
-    chart.text(-0.4, 0.0 + 0.02 * (high - low), "alarm")
-    return chart.svg(_ticks(days), [tick for tick in range(-4, 13, 2) if tick <= high])
+    chart.text(-0.4, 0.0 + 0.02 * (high - LEAST), "alarm")
+    return chart.svg(_ticks(days), {t: name for t, name in POWERS.items() if t <= high})
 
 
 def _out_chart(days: Sequence[Day]) -> str:
