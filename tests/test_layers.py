@@ -56,6 +56,7 @@ PRIVATE = {
     "estimators/streaming.py": {"_make_parent": "of the estimator that available_if asks about"},
     "core/table.py": {"_with_symbols": "a classmethod on the object that it has made"},
     "core/copies.py": dict.fromkeys(("_hashes", "_limit"), "of another LowestHashes"),
+    "cli/alarms.py": {"_asdict": "public name of every NamedTuple"},
     "cli/app.py": {"_asdict": "public name of every NamedTuple"},
     "evaluation/result.py": {"_fields": "public name of every NamedTuple"},
 }

@@ -25,15 +25,17 @@ def test_nothing_half_written_is_taken_for_whole(happening, work):
 
 def test_a_half_written_file_would_be_found(tmp_path, monkeypatch):
     monkeypatch.setattr(works, "N_ROWS", 60)
-    bench = faults.Bench.make(tmp_path)
+    bench = works.Bench.make(tmp_path)
     bench.models[0].save(bench.path)
-    assert bench.faults() == []
+    written = works.Predict(bench), works.Report(bench)
+    assert not [*bench.model_faults(), *(fault for work in written for fault in work.faults())]
     content = bench.path.read_bytes()
     bench.path.write_bytes(content[:-1])
     (tmp_path / "out.csv").write_text("a\n1\n")
     (tmp_path / "r.html").write_text("<html>")
     (tmp_path / ".m.polycal.1234.part").touch()
-    assert len(bench.faults()) == 3
+    assert [*bench.model_faults()]
+    assert all([*work.faults()] for work in written)
     assert len(bench.leftovers()) == 1
     child = faults.in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: None)
     assert faults.ended(child) == -signal.SIGKILL
