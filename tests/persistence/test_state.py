@@ -375,6 +375,17 @@ def test_levels_and_weights_that_are_none_are_refused():
             unpacked(node, arrays | {name: lie}, model)
 
 
+def test_the_matrix_of_the_pool_is_kept_and_may_be_absent():
+    model = fitted("forest")
+    node, arrays = packed(model)
+    name, matrix = "model.posterior.pool.matrix.shares", model.posterior.pool.matrix
+    assert_array_equal(unpacked(node, arrays, model).posterior.pool.matrix.weights, matrix.weights)
+    with pytest.raises(AlteredFileError):
+        unpacked(node, arrays | {name: 2 * arrays[name]}, model)
+    del node["posterior"]["pool"]["matrix"]  # as in files of earlier versions
+    assert unpacked(node, arrays, model).posterior.pool.matrix is None
+
+
 def at(*path):
     def find(node):
         for key in path:

@@ -18,9 +18,9 @@ from polycal.posterior.fit import (
     PoolPrior,
     fit_pool,
     fit_pooled,
-    minimize_convex,
     refit_through_gate,
 )
+from polycal.posterior.newton import minimize_convex
 from polycal.posterior.posterior import Posterior, mixture, views_of
 from tests.toys.models import small_forest
 

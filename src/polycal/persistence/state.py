@@ -20,11 +20,14 @@ from .._utils.arrays import Array as AnyArray
 from .._utils.saved import Array, Number, Part, Spec, Unsaved, Value, declarations
 from ..core.reading import leaf_type
 from ..core.roles import ColumnRoles
+from ..posterior.posterior import Pool
 from .errors import AlteredFileError
 from .values import Packer, Unpacker, expect_keys, expect_type
 
 # Types of activation modes in a file; leaf ids are stored in as few bytes as they need.
 LEAF_TYPES = ("uint8", "uint16", "int32")
+# Fields with a default that older files of this format lack.
+NEWER: dict[type, str] = {ColumnRoles: "units", Pool: "matrix"}
 
 
 def pack_part(packer: Packer, part: Any, name: str) -> dict[str, Any]:
@@ -112,8 +115,9 @@ class PartReader(Unpacker):
             for field, spec in declarations(kind).items()
             if not isinstance(spec, Unsaved)
         }
-        if kind is ColumnRoles and "units" not in expect_type(dict, node):
-            del saved["units"]  # an older file, in which no column has a unit
+        newer = NEWER.get(kind)
+        if newer in saved and newer not in expect_type(dict, node):
+            del saved[newer]
         name, *_ = expect_keys(node, "type", *saved)
         if name != kind.__name__:
             raise AlteredFileError(

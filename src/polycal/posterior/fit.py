@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.optimize import nnls
 from sklearn.utils import gen_batches
 from threadpoolctl import threadpool_limits
 
-from .._utils.arrays import Bools, Floats, Ints
+from .._utils.arrays import Floats, Ints
 from .._utils.optional import optional
 from ..metrics import expected_calibration_error
+from .class_matrix import fit_class_matrix
 from .levels import fit_levels
+from .newton import minimize_convex
 from .posterior import VIEWS, Pool, Posterior, views_of
 from .votes import choose_gamma
 
-# Precision of the Gaussian prior on the weights and offsets of the pool.
-PRECISION = 1.0
+# Precision of the Gaussian prior on the weights and offsets of the pool, and where there are two
+# classes: log p and -log(1 - p) say the same there, and so do the two offsets.
+PRECISION, PRECISION_OF_TWO = 1.0, 3.0
 # That of the weights where the prior is centred on the parent alone.
 PARENT_PRECISION = 100.0
 # Steps of the EM algorithm that fits the pool through the gate; more change nothing to speak of.
@@ -34,18 +34,6 @@ BLOCK = 2**14
 DEVICE_BLOCK = 2**22
 # With more rows, a pool agrees with its own rows as with others.
 MOST_REFITTED = 10_000
-# Largest number of steps of Newton's method.
-MOST_STEPS = 100
-# A step is taken if its predicted decrease is more than this share of the value (or of
-# SMALL_VALUE, if that is more: the rounding of sums of logarithms does not shrink with them).
-TOLERANCE = 1e-10
-SMALL_VALUE = 1e-3
-# Added to the curvature, in units of its mean, so that there is no step in directions in which
-# the loss is constant. The larger ones are for curvature that rounding has made negative; they
-# make the step shorter.
-RIDGES = (1e-9, 1e-6, 1e-3)
-ARMIJO_SHARE = 1e-4  # of the decrease that the slope predicts
-SHORTEST_STEP = 1e-15  # share of a step; shorter ones change nothing but rounding
 
 
 class CalibrationLabels(NamedTuple):
@@ -76,6 +64,11 @@ class CalibrationLabels(NamedTuple):
         return np.stack([views_of(proba, self.train_prior, self.n_rows) for proba in sources])
 
 
+def usual_precision(n_classes: int) -> float:
+    """That of the prior on weights and offsets."""
+    return PRECISION_OF_TWO if n_classes == 2 else PRECISION
+
+
 class PoolPrior(NamedTuple):
     """Gaussian prior on the weights of a pool; that of the offsets has the centre 0."""
 
@@ -83,7 +76,7 @@ class PoolPrior(NamedTuple):
     precision: float
 
     @classmethod
-    def all_alike(cls, witnesses: Sequence[int]) -> PoolPrior:
+    def all_alike(cls, witnesses: Sequence[int], n_classes: int) -> PoolPrior:
         """Around the log-linear pool in which all witnesses weigh alike, and so do their sources.
 
         ``witnesses`` has their numbers of sources.
@@ -91,7 +84,7 @@ class PoolPrior(NamedTuple):
         sizes = np.array(witnesses)
         centre = np.zeros((sizes.sum(), len(VIEWS)))
         centre[:, 0] = np.repeat(1 / sizes, sizes) / len(sizes)
-        return cls(centre, PRECISION)
+        return cls(centre, usual_precision(n_classes))
 
     @classmethod
     def parent_alone(cls, n_sources: int) -> PoolPrior:
@@ -132,7 +125,7 @@ def fit_pooled(
         That of the votes, where there is one.
     """
     labels = (rows.views(votes), rows.y, rows.weight, rows.train_prior)
-    how = (None, rows.device, PoolPrior.all_alike(witnesses), rows.n_independent)
+    how = (None, rows.device, PoolPrior.all_alike(witnesses, len(prior)), rows.n_independent)
     pool = fit_pool(*labels, *how).pool
     return Posterior(gamma, pool, rows.train_prior, rows.shares, prior, rows.n_rows)
 
@@ -194,19 +187,21 @@ def refit_through_gate(
     alpha: Floats,
     believe_parent: bool = False,
 ) -> Posterior:
-    """Fit the pool again for the mixture alpha pi + (1 - alpha) prior, and its confidence levels.
+    """Fit the pool again for the mixture alpha pi + (1 - alpha) prior, its matrix and its levels.
 
     These are steps of the EM algorithm: each row weighs as much as pi, and not the prior, explains
     its label. So rows that the gate hands to the prior do not bend the pool.
 
     With ``believe_parent``, the prior of the pool is centred on the parent alone where that has the
-    higher evidence. Such a pool says what a parent says that is right already, and has no levels.
+    higher evidence. Such a pool says what a parent says that is right already: it has no matrix and
+    no levels.
     """
     if posterior.pool is None:
         return posterior
     views, y = rows.views(votes), rows.y
     pool, own = replace(posterior.pool, levels=None), np.arange(len(y))
-    prior, parent_alone = PoolPrior.all_alike(witnesses), PoolPrior.parent_alone(len(views))
+    prior = PoolPrior.all_alike(witnesses, views.shape[-1])
+    parent_alone = PoolPrior.parent_alone(len(views))
     if believe_parent:
         known = (views, y, rows.weight, rows.train_prior, pool, rows.device)
         alike, alone = (fit_pool(*known, p, rows.n_independent) for p in (prior, parent_alone))
@@ -218,8 +213,14 @@ def refit_through_gate(
         explained = rows.weight * np.maximum(share, LEAST_WEIGHT)
         known = (views, y, explained, rows.train_prior, pool, rows.device)
         pool = fit_pool(*known, prior, rows.n_independent).pool
-    levels = None if prior is parent_alone else fit_levels(pool(views), y, explained)
-    return replace(posterior, pool=replace(pool, levels=levels))
+    if prior is parent_alone:
+        return replace(posterior, pool=pool)
+    beside = (y, explained, rows.train_prior, rows.n_independent)
+    proba, shares = views[:, VIEWS.index("p")], prior.centre[:, VIEWS.index("log p")]
+    found = fit_class_matrix(pool(views), proba, shares, *beside)
+    if found is not None:
+        pool = replace(pool, matrix=found[0], offset=pool.offset + found[1])
+    return replace(posterior, pool=replace(pool, levels=fit_levels(pool(views), y, explained)))
 
 
 def log_proba_without_own(
@@ -284,8 +285,8 @@ def fit_pool(
     row_weight = (weight / weight.sum())[:, None]
     target *= row_weight
     free = np.tile([view == "p" for view in VIEWS], n_sources)
-    weights_prior = pool_prior or PoolPrior.all_alike([1] * n_sources)
-    precision = np.full(n_weights + n_classes, PRECISION / n)
+    weights_prior = pool_prior or PoolPrior.all_alike([1] * n_sources, n_classes)
+    precision = np.full(n_weights + n_classes, usual_precision(n_classes) / n)
     precision[:n_weights] = weights_prior.precision / n
     centre = np.append(weights_prior.centre, np.zeros(n_classes))
     first, last = slice(n_weights), slice(n_weights, None)  # weights, offsets
@@ -345,59 +346,3 @@ def _arrays(device: str | None) -> tuple[Any, Callable[[Floats], Any]]:
         return np, np.asarray
     torch = optional("torch", "torch")
     return torch, partial(torch.as_tensor, device=device)
-
-
-def minimize_convex(
-    function: Callable[[Floats], tuple[float, Floats, Floats]],
-    start: Floats,
-    bounded: Bools,
-) -> tuple[Floats, float]:
-    """Minimise a convex function by Newton's method; return the minimum and its value.
-
-    ``function`` gives value, slope and curvature; ``bounded`` marks variables that must be at
-    least 0. Each step goes straight towards the minimum, within the bounds, of the quadratic
-    approximation; it is halved until the value decreases enough.
-    """
-    here, (value, slope, curvature) = start, function(start)
-    for _ in range(MOST_STEPS):
-        aim = _lowest_with_ridge(curvature, slope, here, bounded)
-        promised = slope @ (here - aim)
-        if promised <= TOLERANCE * max(abs(value), SMALL_VALUE):
-            break
-        share = 1.0
-        while share > SHORTEST_STEP:
-            there = here + share * (aim - here)
-            found = function(there)
-            if found[0] <= value - ARMIJO_SHARE * share * promised:
-                break
-            share /= 2
-        else:
-            break
-        here, (value, slope, curvature) = there, found
-    return here, value
-
-
-def _lowest_with_ridge(curvature: Floats, slope: Floats, here: Floats, bounded: Bools) -> Floats:
-    unit = np.trace(curvature) / len(here) * np.eye(len(here))
-    for ridge in RIDGES[:-1]:
-        with suppress(LinAlgError):
-            return _lowest(curvature + ridge * unit, slope, here, bounded)
-    return _lowest(curvature + RIDGES[-1] * unit, slope, here, bounded)
-
-
-def _lowest(curvature: Floats, slope: Floats, here: Floats, bounded: Bools) -> Floats:
-    """Minimum, within the bounds, of the quadratic approximation at ``here``.
-
-    The bounded variables are solved first, as non-negative least squares.
-    """
-    free = ~bounded
-    across = curvature[np.ix_(free, bounded)]
-    inner = cho_factor(curvature[np.ix_(free, free)])
-    left = curvature[np.ix_(bounded, bounded)] - across.T @ cho_solve(inner, across)
-    root = cholesky(left)  # upper
-    aim = left @ here[bounded] - slope[bounded] + across.T @ cho_solve(inner, slope[free])
-    there = here.copy()
-    there[bounded] = nnls(root, solve_triangular(root, aim, trans="T"), maxiter=MOST_STEPS)[0]
-    moved = there[bounded] - here[bounded]
-    there[free] -= cho_solve(inner, slope[free] + across @ moved)
-    return there

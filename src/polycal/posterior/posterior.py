@@ -11,6 +11,7 @@ from scipy.special import log_softmax
 from .._utils.arrays import Floats, Ints, are_shares
 from .._utils.blocks import map_blocks
 from .._utils.saved import saved_array, saved_log, saved_number, saved_part
+from .class_matrix import ClassMatrix
 from .levels import ConfidenceLevels
 
 # Functions of each source's probability p in the pool; the first two have weights of at least 0.
@@ -24,12 +25,14 @@ class Pool:
     """log pi = sum over sources and views of weight times view, plus offset, up to a constant.
 
     With log p alone this is the log-linear pool. With -log(1 - p) and p, the calibration curve of
-    each source can bend at both ends (as in beta calibration) and in the middle.
+    each source can bend at both ends (as in beta calibration) and in the middle. The matrix, where
+    there is one, adds what differs between the classes.
     """
 
     weights: Floats = saved_log("float64 sources views")
     offset: Floats = saved_log("float64 classes")
     levels: ConfidenceLevels | None = saved_part(default=None)
+    matrix: ClassMatrix | None = saved_part(default=None)
 
     def __call__(self, views: Floats) -> Floats:
         """Log probabilities from views of shape (n_sources, n_views, n_samples, n_classes)."""
@@ -37,6 +40,8 @@ class Pool:
         for source in zip(self.weights, views, strict=True):
             for weight, view in zip(*source, strict=True):
                 linear += weight * view  # in a matrix product, rounding could depend on other rows
+        if self.matrix is not None:
+            linear += self.matrix(views[:, VIEWS.index("p")])
         log_pi = log_softmax(linear, axis=1)
         return log_pi if self.levels is None else self.levels(log_pi)
 
@@ -107,7 +112,7 @@ class Posterior:
         """What each witness adds to the log odds between two classes, (n_queries, n_witnesses).
 
         ``between`` has the numbers of the two classes of each row, and a witness is a range of
-        sources. Offsets, confidence levels and a change of the prior make up the rest of the odds.
+        sources. Offsets, the matrix, confidence levels and a change of the prior make up the rest.
         """
         sources = [parent] if votes is None else [parent, *votes]
         rows, added = np.arange(len(parent)), []
