@@ -17,19 +17,17 @@ log-loss no higher than that of the best single peer, chosen with hindsight, whi
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import warnings
-from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from _parents import make_parent
-from _protocol import MAX_ROWS, SMALLEST, find_sets, load, scores, split
+from _peers import EXTRA_PEERS, installed
+from _protocol import MAX_ROWS, find_sets, load, scores, split
 from _protocol import PEERS as SKLEARN_PEERS
 from _record import ONLY, Row, chosen, mean_and_error, run_cells, table
 from sklearn.calibration import CalibratedClassifierCV
@@ -40,7 +38,6 @@ from polycal import GeodesicCalibrator
 PARENTS = ("forest", "lightgbm", "mlp")
 SEEDS = (0, 1, 2)
 EASY = 0.15
-HALF_A_VOTE = 1 / 600
 FIGURES = ("log_loss", "brier", "ece", "error")
 COLUMNS = ("data", "parent", "seed", "method", *FIGURES, "seconds")
 
@@ -49,55 +46,6 @@ class Cell(NamedTuple):
     data: str
     parent: str
     seed: int
-
-
-# Functions of the parent's probabilities for calibration rows, their labels, and the parent's
-# probabilities for new rows.
-
-
-def cut_peer(peer: Callable, P_cal: np.ndarray, y_cal: np.ndarray, P: np.ndarray):
-    P_cal, P = np.maximum(P_cal, HALF_A_VOTE), np.maximum(P, HALF_A_VOTE)
-    P_cal, P = (rows / rows.sum(axis=1, keepdims=True) for rows in (P_cal, P))
-    return peer(P_cal, y_cal, P)
-
-
-def probmetrics_peer(method: str, P_cal: np.ndarray, y_cal: np.ndarray, P: np.ndarray):
-    from probmetrics.calibrators import get_calibrator
-
-    return get_calibrator(method).fit(P_cal, y_cal).predict_proba(P)
-
-
-def venn_abers_peer(kind: str, P_cal: np.ndarray, y_cal: np.ndarray, P: np.ndarray):
-    from venn_abers import VennAbersCalibrator
-
-    # It divides by the sum over a pair of classes, which is 0 for many rows of a forest.
-    P_cal, P = np.maximum(P_cal, SMALLEST), np.maximum(P, SMALLEST)
-    rows = {"p_cal": P_cal, "y_cal": y_cal, "p_test": P}
-    return VennAbersCalibrator().predict_proba(**rows, va_type=kind)
-
-
-def beta_peer(P_cal: np.ndarray, y_cal: np.ndarray, P: np.ndarray):
-    from betacal import BetaCalibration
-
-    columns = [
-        BetaCalibration().fit(P_cal[:, c], (y_cal == c).astype(int)).predict(P[:, c])
-        for c in range(P.shape[1])
-    ]
-    found = np.maximum(np.stack(columns, axis=1), SMALLEST)
-    return found / found.sum(axis=1, keepdims=True)
-
-
-LOGISTIC, MIXTURE = (partial(probmetrics_peer, method) for method in ("logistic", "ts-mix"))
-EXTRA_PEERS: dict[str, tuple[str, Callable]] = {  # name: (module, function)
-    "probmetrics logistic": ("probmetrics", LOGISTIC),
-    "probmetrics logistic, cut": ("probmetrics", partial(cut_peer, LOGISTIC)),
-    "probmetrics ts-mix": ("probmetrics", MIXTURE),
-    "probmetrics ts-mix, cut": ("probmetrics", partial(cut_peer, MIXTURE)),
-    "venn-abers": ("venn_abers", partial(venn_abers_peer, "one_vs_one")),
-    "venn-abers, rest": ("venn_abers", partial(venn_abers_peer, "one_vs_rest")),
-    "betacal": ("betacal", beta_peer),
-    "betacal, cut": ("betacal", partial(cut_peer, beta_peer)),
-}
 
 
 def run(cell: Cell, folder: Path, max_rows: int, extra: list[str]) -> list[Row]:
@@ -194,10 +142,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help=ONLY)
     parser.add_argument("--quick", action="store_true", help="500 rows, the forest, seed 0")
     args = parser.parse_args()
-    extra = [name for name, (module, _) in EXTRA_PEERS.items() if find_spec(module)]
-    for name, (module, _) in EXTRA_PEERS.items():
-        if name not in extra:
-            print(f"{name} is left out: {module} is not installed", file=sys.stderr)
+    extra = installed(EXTRA_PEERS)
     sets = sorted(find_sets(args.folder, args.sets), key=lambda path: path.stat().st_size)
     parents, seeds = (PARENTS[:1], SEEDS[:1]) if args.quick else (PARENTS, SEEDS)
     max_rows = 500 if args.quick else MAX_ROWS
