@@ -4,8 +4,9 @@
 #   make test   lint, format, types, all tests with their coverage, and the README's own code
 #   make stress the long runs that try to break polycal; hours
 #   make docs   the site, in docs/_build/html; a warning is an error
-# Beside them, `make build` makes sdist and wheel in dist/, and `make test-lowest` runs the tests
-# with the lowest versions of all libraries.
+# Beside them, `make build` makes sdist and wheel in dist/, `make test-lowest` runs the tests with
+# the lowest versions of all libraries, and `make results` says how each figure of docs/results.md is
+# made and how long that takes.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -18,7 +19,7 @@ LOWEST := .venv-lowest
 # Tests that need no optional library and fit no large model.
 QUICK_TESTS := tests/kernels tests/posterior tests/metrics tests/simulations tests/test_*.py
 
-.PHONY: demo check test test-lowest stress lint docs build clean
+.PHONY: demo check test test-lowest stress results lint docs build clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -39,6 +40,9 @@ stress: $(TOOLS)
 	$(BIN)/python -m stress.properties --cases 20000
 	$(BIN)/python -m stress.faults --times 100
 	$(BIN)/python -m stress.load --rows 1000000
+
+results:
+	@$(PYTHON) benchmarks/results.py
 
 lint: $(TOOLS)
 	$(BIN)/ruff check .
