@@ -71,7 +71,8 @@ def day(found: Any) -> None:
     accuracy = "" if found.accuracy is None else f", expected accuracy {found.accuracy:.3f}"
     realised = "" if found.realised is None else f", realised {found.realised:.3f}"
     if found.contradicted:
-        realised += f": LABELS CONTRADICT IT (p = {found.realised_p:.1g})"
+        chance = f"p = {found.realised_p:.1g}" if found.realised_p > 1e-6 else "p < 0.000001"
+        realised += f": LABELS CONTRADICT IT ({chance})"
     word = "ALARM" if found.alarm else "ok"
     out.print(
         f"{found.name}: {word}, p = {found.p_value:.3g}, {found.share_new:.1%} of "
