@@ -152,7 +152,9 @@ def bh(model: Any, rows: np.ndarray) -> np.ndarray:
 PEERS = {"MMD": mmd, "KS": ks, "classifier": classifier}
 
 
-def run(folder: Path, n_batches: int, reference: str, cell: Cell) -> list[Row]:
+def run(
+    folder: Path, n_batches: int, reference: str, peers: tuple[str, ...], cell: Cell
+) -> list[Row]:
     """All shifts and methods on one set."""
     warnings.simplefilter("ignore")
     X, y = load(folder / cell.set, np.random.default_rng(cell.seed), MAX_ROWS)
@@ -183,8 +185,8 @@ def run(folder: Path, n_batches: int, reference: str, cell: Cell) -> list[Row]:
                 for name, p in check.parts.items():
                     alarms[f"part: {name}"] = p <= LEVEL
                 some = peers_rows[rng.permutation(len(peers_rows))[:MOST]]
-                for name, peer in PEERS.items():
-                    alarms[name] = peer(some, rows, rng) <= LEVEL
+                for name in peers:
+                    alarms[name] = PEERS[name](some, rows, rng) <= LEVEL
                 for name, alarm in alarms.items():
                     row = found.setdefault(
                         (kind, share, name),
@@ -235,6 +237,7 @@ def main() -> None:
     parser.add_argument("--rows", default="500", help="rows of a batch, as 200,1000")
     parser.add_argument("--batches", type=int, default=5, help="of each shift and share")
     parser.add_argument("--reference", choices=("calibration", "all"), default="calibration")
+    parser.add_argument("--peers", default=",".join(PEERS), help="some of these")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="", help=ONLY)
     args = parser.parse_args()
@@ -245,9 +248,11 @@ def main() -> None:
         for seed in args.seeds.split(",")
         for name in sets
     ]
+    peers = tuple(args.peers.split(","))
     settings = {"batches": args.batches, "reference": args.reference, "level": LEVEL}
+    settings["peers"] = peers
     rows = run_cells(
-        lambda cell: run(args.folder, args.batches, args.reference, cell),
+        lambda cell: run(args.folder, args.batches, args.reference, peers, cell),
         chosen(cells, args.only),
         args.out,
         COLUMNS,

@@ -34,13 +34,27 @@ def test_a_folder_of_days(days, model, folder):
     assert [day["alarm"] for day in found["days"]] == [False, False, True]
     assert found["days"][0]["realised"] > 0.5
     assert found["days"][1]["realised"] is None
-    assert found["stream"]["rows"] == 3 * 58
+    assert found["stream"] == {"alarm": True, "rows": 3 * 58, "since": "day-3.csv"}
     text = (days / "monitor.html").read_text()
     assert "day-3.csv is not like the calibration rows" in text
     # A second call has nothing to do; a new day is checked alone.
     assert json.loads(call("monitor", model, days, "--json", code=3).stdout)["days"] == []
     pd.read_csv(folder / "test.csv").to_csv(days / "day-4.csv", index=False)
-    assert "day-4.csv: ok" in call("monitor", model, days, code=3).stdout
+    said = call("monitor", model, days, code=3).stdout
+    assert "day-4.csv: ok" in said
+    assert "all days together: ALARM since day-3.csv, most of its evidence in" in said
+
+
+def test_labels_that_contradict_are_told(days, model, folder):
+    table = pd.read_csv(folder / "test.csv")
+    for day in days.glob("day-*"):
+        day.unlink()
+    table.to_csv(days / "right.csv", index=False)
+    turned = dict(zip(sorted(set(table["grape"])), sorted(set(table["grape"]))[::-1], strict=True))
+    table.assign(grape=table["grape"].map(turned)).to_csv(days / "wrong.csv", index=False)
+    right, wrong = call("monitor", model, days, "--target", "grape").stdout.splitlines()[:2]
+    assert "CONTRADICT" not in right
+    assert ": LABELS CONTRADICT IT (p < 0.000001)" in wrong
 
 
 def test_a_crash_loses_no_day(days, model, monkeypatch):
@@ -72,7 +86,7 @@ def test_labels_that_come_later(days, model, folder):
     found = json.loads(again.stdout)
     assert [day["name"] for day in found["days"]] == ["day-2.parquet"]
     assert found["days"][0]["realised"] > 0.5
-    assert found["stream"]["rows"] == 3 * 58
+    assert found["stream"] == {"alarm": True, "rows": 3 * 58, "since": "day-3.csv"}
 
 
 def test_a_day_that_has_grown_is_said(days, model, folder):

@@ -99,3 +99,30 @@ def test_the_same_seed_gives_the_same_answer_and_the_result_is_plain(model, shif
 def test_very_small_batches(model, rows, n):
     assert not model.check(rows[2][:n]).alarm
     assert model.check(rows[2][:n] + 100).share_new >= 0
+
+
+def test_features_that_go_together_no_longer():
+    """Each feature alone is as it was, and so are the means; log f and novelty see it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1600, 1)) + 0.3 * rng.normal(size=(1600, 4))
+    y = (X.sum(axis=1) + rng.normal(size=1600) > 0).astype(int)
+    model = GeodesicCalibrator(small_forest(), calibration="holdout", random_state=0)
+    model.fit(X[:1000], y[:1000])
+    new = X[1000:].copy()
+    assert not model.check(new).alarm
+    new[:150] = np.stack([rng.permutation(column) for column in new.T], axis=1)[:150]
+    found = model.check(new)
+    assert found.alarm
+    assert found.parts["columns"] > 0.01
+
+
+def test_a_feature_without_any_value():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 3))
+    X[:, 1] = np.nan
+    y = (X[:, 0] > 0).astype(int)
+    parent = HistGradientBoostingClassifier(max_iter=5, random_state=0)
+    model = GeodesicCalibrator(parent, calibration="holdout", random_state=0)
+    model.fit(X[:500], y[:500])
+    assert not model.check(X[500:]).alarm
+    assert model.check(rng.normal(size=(100, 3))).features[0].name == "x1"

@@ -57,3 +57,10 @@ def test_many_levels_missing_values_and_infinite_scores():
     mixed[::3, 1] = np.nan
     mixed[0, -1] = np.finfo(np.float32).min
     assert np.isfinite(novelty_scores(described(rng, 300), mixed, SYMBOL, 1, rng)).all()
+
+
+def test_a_column_without_any_number():
+    rng = np.random.default_rng(4)
+    reference, mixed = described(rng, 300), described(rng, 300)
+    reference[:, 0], mixed[:, 0] = np.nan, np.nan
+    assert np.isfinite(novelty_scores(reference, mixed, SYMBOL, 1, rng)).all()

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from polycal.monitoring import two_sample
-from polycal.monitoring.two_sample import column_statistics, compare, memberships, tail_statistic
+from polycal.monitoring.two_sample import (
+    column_statistics,
+    compare,
+    mean_statistic,
+    memberships,
+    tail_statistic,
+)
 
 
 def mixed(rng, n_known, n_new):
@@ -24,7 +30,6 @@ def mixed(rng, n_known, n_new):
 def test_alarms_without_a_difference(monkeypatch, n_known, n_new):
     """The p-value is at most t in at most a share t of the samples, for each statistic too."""
     monkeypatch.setattr(two_sample, "N_PERMUTATIONS", 79)
-    monkeypatch.setattr(two_sample, "N_PLANES", 16)
     rng = np.random.default_rng(0)
     found = []
     for _ in range(300):
@@ -48,8 +53,9 @@ def test_each_kind_of_difference_is_seen(change):
         rows[new[:60], 3] = 9
     elif change == "score":
         scores["log f"][new[:30]] -= 9
-    else:  # each column alone is as it was
-        rows[:300, 2] = rows[:300, 0] + 0.3 * rng.normal(size=300)
+    else:  # many numbers move a little
+        rows, is_symbol = rng.normal(size=(500, 12)), np.zeros(12, dtype=bool)
+        rows[new] += 0.15
     found = compare(rows, is_symbol, scores, 300, rng)
     assert found.p_value <= 0.01
     column = {"number": 0, "missing": 1, "symbol": 3}.get(change)
@@ -58,7 +64,8 @@ def test_each_kind_of_difference_is_seen(change):
         assert np.argmin(found.column_p) == column
         assert found.largest >= found.column_distance[column] > 0.15
     if change == "together":
-        assert found.by_part["sides"] <= 0.01
+        assert found.by_part["means"] <= 0.01
+        assert found.by_part["means"] < found.by_part["columns"]
 
 
 def test_column_statistics_by_hand():
@@ -89,3 +96,22 @@ def test_columns_in_blocks_are_columns_at_once(monkeypatch):
     monkeypatch.setattr(two_sample, "BLOCK", 1)
     for one, other in zip(whole, column_statistics(rows, is_symbol, batch), strict=True):
         np.testing.assert_allclose(one, other)
+
+
+def test_means_by_hand():
+    """A column of six zeros and six ones has the mean 1/2 and the variance 1/4."""
+    rows = np.repeat([0.0, 1.0, 0.0, 1.0], [5, 4, 1, 2])[:, None]
+    batch = memberships(5, 7, np.random.default_rng(0))
+    sums = (2 * rows[:, 0] - 1) @ batch
+    np.testing.assert_allclose(mean_statistic(rows, batch), np.sqrt(sums**2 / 2), rtol=1e-6)
+    nothing = np.column_stack([np.full(12, np.nan), np.ones(12)])
+    assert (mean_statistic(nothing, batch) == 0).all()
+
+
+def test_more_columns_than_rows_are_compared_in_the_same_way():
+    """Columns that are copies of one count as one with a smaller ridge, on either side."""
+    rng = np.random.default_rng(3)
+    rows, batch = rng.normal(size=(40, 3)), memberships(25, 15, rng)
+    some, many = (mean_statistic(np.tile(rows, (1, k)), batch) for k in (13, 14))
+    np.testing.assert_allclose(some, many, rtol=0.01)
+    assert some.argmax() == many.argmax()

@@ -80,6 +80,7 @@ def monitor(
 ) -> None:
     """Check the new days of a folder, and write a page of all days; exit code 3 is an alarm."""
     with shown_errors():
+        from ..monitoring.history import first_rung
         from .monitor import Unread, check_outputs, follow, open_history
 
         path, page = history or folder / "history.json", output or folder / "monitor.html"
@@ -102,19 +103,26 @@ def monitor(
 
         with atomic_file(page) as part:
             part.write_text(timeline(known, f"{folder.resolve().name}: monitor"), encoding="utf-8")
+    first, stream = first_rung(known.days), known.monitor.status
     if as_json:
         show.as_json(
             {
                 "days": [asdict(day) for day in new],
                 "unread": [day._asdict() for day in unread],
-                "stream": {"alarm": known.monitor.status.alarm, "rows": known.monitor.n_rows},
+                "stream": {
+                    "alarm": stream.alarm,
+                    "rows": stream.n_rows,
+                    "since": None if first is None else first.name,
+                },
                 "page": str(page),
                 "history": str(path),
             }
         )
     else:
+        if first is not None:
+            show.stream(first)
         show.line(f"{len(new)} new of {len(known.days)} days. Page: {page}")
-    if known.monitor.status.alarm or any(day.alarm for day in new):
+    if stream.alarm or any(day.alarm for day in new):
         raise typer.Exit(ALARM)
     if unread:
         raise typer.Exit(UNREAD)

@@ -153,7 +153,8 @@ class Source:
                     first += len(frame)
                     yield self._described(frame, "row", ".", True)
         except (optional("pyarrow", "cli").ArrowException, OSError) as error:
-            raise ValueError(f"{self.name} is no Parquet file that can be read: {error}.") from None
+            why = str(error).rstrip(". ")
+            raise ValueError(f"{self.name} is no Parquet file that can be read: {why}.") from None
 
     def _to_pandas(self, batch: Any) -> Any:
         try:

@@ -70,10 +70,23 @@ def day(found: Any) -> None:
     """One day of a folder, in one line on stdout."""
     accuracy = "" if found.accuracy is None else f", expected accuracy {found.accuracy:.3f}"
     realised = "" if found.realised is None else f", realised {found.realised:.3f}"
+    if found.contradicted:
+        chance = f"p = {found.realised_p:.1g}" if found.realised_p > 1e-6 else "p < 0.000001"
+        realised += f": LABELS CONTRADICT IT ({chance})"
     word = "ALARM" if found.alarm else "ok"
     out.print(
         f"{found.name}: {word}, p = {found.p_value:.3g}, {found.share_new:.1%} of "
         f"{found.n_rows:,} rows new{accuracy}{realised}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def stream(first: Any) -> None:
+    """That the alarm of all days has rung, on which of them, and what has most of the evidence."""
+    out.print(
+        f"all days together: ALARM since {first.name}, most of its evidence in "
+        f"{first.stream_behind}",
         markup=False,
         soft_wrap=True,
     )

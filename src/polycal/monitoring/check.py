@@ -88,7 +88,7 @@ class BatchCheck:
         The features, those first that have moved most surely.
     parts : dict
         P-value of each statistic behind ``p_value`` alone: "columns", each feature on its own;
-        "sides", all features together; "log f", the score of the model; "novelty", a classifier's.
+        "means", all features together; "log f", the score of the model; "novelty", a classifier's.
     level : float
         Share of batches without a shift that may raise an alarm.
     smallest : float
@@ -239,11 +239,11 @@ def _difference(
     known = rng.permutation(n_known)[:most]
     new = n_known + rng.permutation(len(mixed) - n_known)[:most]
     rows = np.concatenate([known, new])
-    # Scores by stand-ins for the model are a little lower than its own, which the lower tail of a
-    # batch cannot be mistaken for; two-sided, it could.
-    columns = slice(None) if sides.exact else slice(-1)
+    # Known rows were scored without their own labels, or by stand-ins for the model. That may make
+    # their log f a little lower, which the lower tail of a batch cannot be mistaken for; two-sided,
+    # it could.
     scores = {"log f": mixed[rows, -1].astype(np.float64), "novelty": novelty[rows]}
-    return compare(mixed[rows, columns], sides.is_symbol[columns], scores, len(known), rng)
+    return compare(mixed[rows, :-1], sides.is_symbol[:-1], scores, len(known), rng)
 
 
 def _features(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -18,6 +19,8 @@ from .check import SHOWN, check_batch, check_limits
 from .monitor import Monitor, is_count, is_number
 
 KIND, VERSION = "polycal history", 1
+# Chance below which labels contradict what was expected.
+SURE = 0.01
 # Bytes of a file, at most.
 MOST_BYTES = 256 << 20
 
@@ -53,6 +56,11 @@ class Day:
     realised: float | None = None  # None without labels
     realised_p: float | None = None  # chance that expected and realised figures differ as much
 
+    @property
+    def contradicted(self) -> bool:
+        """Whether labels differ from what was expected by more than chance."""
+        return self.realised_p is not None and self.realised_p < SURE
+
     def is_valid(self) -> bool:
         """Whether the values of a file have the types and ranges of their fields."""
         values = asdict(self)
@@ -68,6 +76,11 @@ class Day:
             and isinstance(self.features, dict)
             and all(type(k) is str and is_number(v) for k, v in self.features.items())
         )
+
+
+def first_rung(days: Sequence[Day]) -> Day | None:
+    """The day on which the stream's alarm rang."""
+    return next((day for day in days if day.stream_alarm), None)
 
 
 SHARES = ("p_value", "size", "share_new", "share_new_low", "share_new_high", "share_out")

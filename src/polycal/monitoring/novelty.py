@@ -49,6 +49,8 @@ def novelty_scores(
             other = np.flatnonzero(fold != k)
             other = mixed[rng.permutation(other)[:MOST_ROWS]]
             rows = np.concatenate([known, other])
+            # A column without a single number cannot be cut into bins.
+            rows[:, np.isnan(rows).all(axis=0)] = 0.0
             label = np.repeat([0, 1], [len(known), len(other)])
             model = HistGradientBoostingClassifier(
                 **SETTINGS,

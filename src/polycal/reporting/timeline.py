@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-from ..monitoring.history import Day, History
+from ..monitoring.history import Day, History, first_rung
 from .charts import Chart
 from .page import details, document, scrolled, section
 from .words import BAD, CAREFUL, GOOD, Statement
@@ -17,8 +17,6 @@ TICKS, SHOWN = 4, 400
 TICK_LENGTH = 12
 # Features in the table of features.
 FEATURES = 12
-# Chance below which realised and expected figures differ beyond chance.
-SURE = 0.01
 # Ends of the axis of evidence, in powers of ten, and the names of its ticks.
 LEAST, MOST = -4, 12
 POWERS = {
@@ -74,7 +72,7 @@ def _last_day(days: Sequence[Day]) -> Statement:
 
 def _stream(history: History) -> Statement:
     days, monitor = history.days, history.monitor
-    first = next((day for day in days if day.stream_alarm), None)
+    first = first_rung(days)
     if first is None:
         text = (
             f"Evidence {days[-1].evidence:.2g}, where 1 is an alarm, after {monitor.n_rows:,} "
@@ -104,7 +102,7 @@ def _rightness(days: Sequence[Day]) -> Statement:
     if not labelled:
         text += " No labels have come."
         return Statement(CAREFUL, "The accuracy is expected, and not checked by labels", text)
-    worse = [day for day in labelled if day.realised_p is not None and day.realised_p < SURE]
+    worse = [day for day in labelled if day.contradicted]
     latest = labelled[-1]
     text += f" With labels: {latest.realised:.1%} on {latest.name}."
     if worse:
