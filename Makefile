@@ -37,9 +37,12 @@ stress: $(TOOLS)
 	$(BIN)/python -m stress.forge --cases 100000
 	$(BIN)/python -m stress.forge --cases 300 --isolate --kind lightgbm --kind xgboost --kind catboost
 	$(BIN)/python -m stress.readers --cases 100000
+	$(BIN)/python -m stress.guided --cases 100000
 	$(BIN)/python -m stress.properties --cases 20000
+	$(BIN)/python -m stress.extremes --times 20
 	$(BIN)/python -m stress.faults --times 100
 	$(BIN)/python -m stress.load --rows 1000000
+	$(BIN)/python -m stress.mutants --share 0.05
 
 results:
 	@$(PYTHON) benchmarks/results.py

@@ -1,8 +1,10 @@
 """Faults while polycal works: killed, interrupted, no room on the disk, no memory, no permission.
 
-A clock that jumps counts as one, too.
+A clock that jumps counts as one, too. A full disk is a small tmpfs, which only root may mount;
+``disk`` is a limit of the size of a file, which stands for it elsewhere.
 
     python -m stress.faults --times 100
+    python -m stress.faults --times 100 --work stream --happening kill --kept kept.jsonl
 
 Each time a forked child does a piece of work, and something happens to it at a random moment. After
 that nothing half-written may be taken for whole, and a second start must complete.
@@ -12,12 +14,15 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import resource
 import signal
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,6 +38,8 @@ DONE, INTERRUPTED, REFUSED, WRONG = 0, 130, 3, 4
 NOBODY = 65534
 # Seconds that the clock may jump, either way.
 JUMP = 10 * 365 * 86_400
+# Bytes of the small disk, and the most of them that are left free while it is full.
+DISK, LEFT_FREE = 8 << 20, 60_000
 
 
 def in_fork(work: Callable[[], None], before: Callable[[], None]) -> int:
@@ -55,7 +62,10 @@ def in_fork(work: Callable[[], None], before: Callable[[], None]) -> int:
     except (MemoryError, PermissionError):
         status = REFUSED
     except OSError as error:
-        status = REFUSED if error.errno in (errno.EFBIG, errno.ENOSPC) else WRONG
+        if error.errno in (errno.EFBIG, errno.ENOSPC):
+            status = REFUSED
+        else:
+            os.write(2, f"{error!r}\n".encode())
     except BaseException as error:
         os.write(2, f"{error!r}\n".encode())
     os._exit(status)
@@ -129,11 +139,35 @@ def _clock_jumps(work: Work, lasts: float, rng: Any) -> int:
     return ended(in_fork(work.do, set_clock))
 
 
+def _full(work: Work, lasts: float, rng: Any) -> int:
+    """Other files leave so little room on the disk."""
+    free, filler = int(rng.integers(LEFT_FREE)), work.bench.folder / "filler"
+    disk = os.statvfs(work.bench.folder)
+    filler.write_bytes(bytes(max(0, disk.f_bavail * disk.f_frsize - free)))
+    try:
+        return ended(in_fork(work.do, lambda: None))
+    finally:
+        filler.unlink()
+
+
+@contextmanager
+def small_disk() -> Iterator[str]:
+    """A folder that is a disk of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", folder]
+        subprocess.run(mount, check=True)
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+
+
 # What happens: how, how a child may end, and whether temporary files may be left.
 HAPPENINGS: dict[str, tuple[Callable[..., int], tuple[int, ...], bool]] = {
     "kill": (_signalled(signal.SIGKILL), (DONE, -signal.SIGKILL), True),
     "interrupt": (_signalled(signal.SIGINT), (DONE, INTERRUPTED), False),
-    "disk": (_limited(resource.RLIMIT_FSIZE, 0, 60_000), (DONE, REFUSED), False),
+    "disk": (_limited(resource.RLIMIT_FSIZE, 0, LEFT_FREE), (DONE, REFUSED), False),
+    "full": (_full, (DONE, REFUSED), False),
     "memory": (_limited(resource.RLIMIT_AS, 0, 40 << 20), (DONE, REFUSED), False),
     "forbidden": (_forbidden, (REFUSED,), False),
     "clock": (_clock_jumps, (DONE,), False),
@@ -152,31 +186,52 @@ WORKS: dict[str, type[Work]] = {
 WORDS = {DONE: "good", INTERRUPTED: "good", REFUSED: "refused"}
 
 
-def run(happening: str, name: str, times: int, seed: int) -> Tally:
-    """Let something happen to a piece of work so many times."""
+def run(happening: str, name: str, times: int, seed: int, kept: Path | None = None) -> Tally:
+    """Let something happen to a piece of work so many times, but for the cases that are kept."""
     tally = Tally()
-    happen, good_ends, may_leave = HAPPENINGS[happening]
-    with tempfile.TemporaryDirectory() as folder:
+    known = _known(kept, f"{happening} {name} {seed}")
+    for outcome, description in known.values():
+        tally.add(outcome, description)
+    with small_disk() if happening == "full" else tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         bench = Bench.make(Path(folder))
         work = WORKS[name](bench)
         lasts = 1.1 * _seconds(work)
-        for case in range(times):
-            work.reset()
-            status = happen(work, lasts, np.random.default_rng([seed, case]))
-            wrong = [*bench.model_faults(), *work.faults()]
-            if status not in good_ends:
-                wrong.append(f"status {status}")
-            left = bench.leftovers()
-            if left and not may_leave:
-                wrong.append(f"temporary files {[path.name for path in left]}")
-            for path in left:
-                path.unlink()
-            if not wrong and case % 10 == 0:
-                wrong = _second_start(work)
-            word = "broken" if wrong else WORDS.get(status, "good")
-            tally.add(word, f"{happening} {name} {case}: {wrong}")
+        for case in sorted(set(range(times)) - set(known)):
+            rng = np.random.default_rng([seed, case])
+            word, wrong = _case(happening, work, lasts, rng, again=case % 10 == 0)
+            description = f"{happening} {name} {case}: {wrong}"
+            tally.add(word, description)
+            if kept:
+                with kept.open("a") as file:
+                    key = f"{happening} {name} {seed}"
+                    file.write(json.dumps([key, case, word, description]) + "\n")
     return tally
+
+
+def _known(kept: Path | None, key: str) -> dict[int, tuple[str, str]]:
+    """Cases of an earlier start."""
+    lines = kept.read_text().splitlines() if kept and kept.exists() else []
+    found = [json.loads(line) for line in lines]
+    return {case: (word, what) for of, case, word, what in found if of == key}
+
+
+def _case(happening: str, work: Work, lasts: float, rng: Any, again: bool) -> tuple[str, list[str]]:
+    """The outcome of one case, and what was wrong."""
+    happen, good_ends, may_leave = HAPPENINGS[happening]
+    work.reset()
+    status = happen(work, lasts, rng)
+    wrong = [*work.bench.model_faults(), *work.faults()]
+    if status not in good_ends:
+        wrong.append(f"status {status}")
+    left = work.bench.leftovers()
+    if left and not may_leave:
+        wrong.append(f"temporary files {[path.name for path in left]}")
+    for path in left:
+        path.unlink()
+    if not wrong and again:
+        wrong = _second_start(work)
+    return "broken" if wrong else WORDS.get(status, "good"), wrong
 
 
 def _seconds(work: Work) -> float:
@@ -205,13 +260,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--happening", choices=HAPPENINGS, action="append")
     parser.add_argument("--work", choices=WORKS, action="append")
+    parser.add_argument("--kept", type=Path, help="file of cases that are done; a start goes on")
     asked = parser.parse_args()
     total = Tally()
     for happening in asked.happening or HAPPENINGS:
         for work in asked.work or WORKS:
             if happening == "forbidden" and not WORKS[work].writes:
                 continue
-            tally = run(happening, work, asked.times, asked.seed)
+            if happening == "full" and os.getuid():
+                print("full: only root may mount a small disk")
+                continue
+            tally = run(happening, work, asked.times, asked.seed, asked.kept)
             tally.report(f"{happening} during {work}")
             total.join(tally)
     return total.report("faults")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import pickle
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,63 @@ def in_threads_of_a_fork(model: GeodesicCalibrator) -> bool:
         return np.array_equal(pool.apply_async(_asked, (model,)).get(timeout=120), expected)
 
 
+def interrupted(path: Path, times: int) -> Tally:
+    """Ctrl-C at random moments of a prediction; the same model must then answer as before."""
+    X, tally = data()[0], Tally()
+    model = polycal.load(path)
+    expected = _asked(model)
+    start = time.perf_counter()
+    _asked(model)
+    lasts = time.perf_counter() - start
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for number in range(times):
+            moment = np.random.default_rng(number).random() * lasts
+            try:
+                with quiet():
+                    signal.setitimer(signal.ITIMER_REAL, max(moment, 1e-6))
+                    model.predict_proba(X)
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                word = "good"
+            except KeyboardInterrupt:
+                word = "good"
+            except SystemError as error:  # at the edge of a compiled function
+                word = "good" if isinstance(error.__cause__, KeyboardInterrupt) else "broken"
+            same = np.array_equal(_asked(model), expected)
+            tally.add(word if same else "broken", f"interrupted {number}: equal after it: {same}")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return tally
+
+
+def signalled(path: Path, times: int) -> Tally:
+    """Signals that are handled, up to a thousand a second, while threads ask for answers."""
+    X, tally, n_signals = data()[0], Tally(), 0
+    expected = polycal.load(path).predict_proba(X)
+
+    def count(*_: object) -> None:
+        nonlocal n_signals
+        n_signals += 1
+
+    before = signal.signal(signal.SIGALRM, count)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        for number in range(times):
+            model = polycal.load(path)
+            with quiet(), ThreadPoolExecutor(N_THREADS) as pool:
+                jobs = [pool.submit(model.predict_proba, X) for _ in range(N_THREADS)]
+                same = all(np.array_equal(job.result(), expected) for job in jobs)
+            tally.add("good" if same else "broken", f"signals {number}")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    if not n_signals:
+        tally.add("broken", "no signal came")
+    print(f"{n_signals} signals", flush=True)
+    return tally
+
+
 def resident() -> int:
     """Memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -169,6 +227,10 @@ def main() -> int:
             of_threads.report(f"{name}, {N_THREADS} threads")
             of_processes = processes(pickle.loads(pickle.dumps(model)), max(asked.times // 20, 1))
             of_processes.report(f"{name}, {N_PROCESSES} processes by fork and by spawn")
+            for what, try_it in (("Ctrl-C", interrupted), ("signals", signalled)):
+                of_signals = try_it(path, asked.times)
+                of_signals.report(f"{name}, {what}")
+                total.join(of_signals)
             total.join(of_threads)
             total.join(of_processes)
             grown, seconds, same = singles(model, asked.rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -39,3 +40,37 @@ def test_a_half_written_file_would_be_found(tmp_path, monkeypatch):
     assert len(bench.leftovers()) == 1
     child = faults.in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: None)
     assert faults.ended(child) == -signal.SIGKILL
+
+
+def test_a_start_goes_on_behind_the_cases_that_are_kept(tmp_path, monkeypatch):
+    asked = []
+
+    def case(happening, work, lasts, rng, again):
+        asked.append(again)
+        return "broken", ["x"]
+
+    monkeypatch.setattr(faults, "_case", case)
+    monkeypatch.setattr(faults, "_seconds", lambda work: 0.1)
+    monkeypatch.setattr(works.Bench, "make", lambda folder: None)
+    kept = tmp_path / "kept.jsonl"
+    first = faults.run("kill", "save", times=2, seed=0, kept=kept)
+    assert asked == [True, False]
+    second = faults.run("kill", "save", times=3, seed=0, kept=kept)
+    assert len(asked) == 3
+    assert (
+        first.failures
+        == second.failures[:2]
+        == ["broken: kill save 0: ['x']", "broken: kill save 1: ['x']"]
+    )
+    assert not faults.run("kill", "save", times=0, seed=1, kept=kept).counts
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root may mount a disk")
+def test_a_full_disk_leaves_the_older_file():
+    try:
+        tally = faults.run("full", "save", times=3, seed=0)
+    except subprocess.CalledProcessError:
+        pytest.skip("this machine lets nobody mount a disk")
+    assert not tally.failures
+    assert tally.counts["refused"] > 0

@@ -43,3 +43,13 @@ def test_an_answer_that_differs_would_be_found(model, monkeypatch):
 @pytest.mark.slow
 def test_no_network_at_run_time(tmp_path):
     assert load.without_network(tmp_path) == "200"
+
+
+def test_a_model_answers_as_before_after_ctrl_c(model, tmp_path):
+    model.save(tmp_path / "forest")
+    assert not load.interrupted(tmp_path / "forest", times=20).failures
+
+
+def test_signals_while_threads_ask_change_no_answer(model, tmp_path):
+    model.save(tmp_path / "forest")
+    assert not load.signalled(tmp_path / "forest", times=2).failures

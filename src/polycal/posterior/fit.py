@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import gen_batches
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from .._utils.arrays import Floats, Ints
 from .._utils.optional import optional
@@ -331,13 +331,19 @@ def fit_pool(
         start = np.append(start_from.weights, start_from.offset)
     bounded = np.append(~free, np.zeros(n_classes, dtype=bool))
     # Threads of BLAS wait for each other longer than these small products take.
-    with threadpool_limits(1, "blas"):
+    with _blas().limit(limits=1, user_api="blas"):
         theta, lowest = minimize_convex(loss, start, bounded)
         inside = ~bounded | (theta > 0)
         curvature = loss(theta)[2][np.ix_(inside, inside)]
     volume = np.log(precision[inside]).sum() - np.linalg.slogdet(curvature)[1]
     pool = Pool(theta[first].reshape(n_sources, n_views), theta[last])
     return FittedPool(pool, lowest, float(0.5 * volume - n * lowest))
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    """The BLAS of NumPy and SciPy, found once: threadpoolctl reads all libraries of the process."""
+    return ThreadpoolController()
 
 
 def _arrays(device: str | None) -> tuple[Any, Callable[[Floats], Any]]:
