@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from polycal._utils.validation import (
     as_floats,
     auto_or_number,
-    check_calibration_labels,
     check_prior,
     check_weights,
-    class_columns,
     count,
     fraction,
     mean_weight,
@@ -101,27 +100,13 @@ def test_a_prior_is_a_positive_probability_for_each_class():
         ([math.nan, 1.0], "prior must be positive for every class"),
         ([1.0], r"each of the 2 classes \['a', 'b'\], in that order; got shape \(1,\)"),
         ("even", "prior must hold one probability for each class"),
+        (
+            pd.Series([0.25, 0.75]),
+            r"each of the classes \['a', 'b'\] and no other; it names \[0, 1",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             check_prior(prior, classes)
-
-
-def test_calibration_labels_become_codes():
-    classes = np.array([3, 5])
-    assert_array_equal(check_calibration_labels(np.array([5, 3, 5]), classes), [1, 0, 1])
-    for labels, message in [
-        ([3], "X_cal has 1 row; at least 2"),
-        ([3, 5, 9], r"y_cal holds \[9\], which y does not; the classes of y are \[3, 5\]"),
-        ([3, 3], r"y_cal has no row of class \[5\]"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            check_calibration_labels(np.array(labels), classes)
-
-
-def test_columns_of_classes_in_any_order():
-    classes = np.array(["b", "c", "a"])
-    assert_array_equal(class_columns(["a", "b", "c", "a"], classes), [2, 0, 1, 2])
-    with pytest.raises(ValueError, match=r"it holds \['z'\] too"):
-        class_columns(["a", "z"], classes)
-    with pytest.raises(ValueError, match=r"got shape \(1, 1\)\. Use y\.ravel\(\)"):
-        class_columns([["a"]], classes)
+    by_label = {"b": 0.75, "a": 0.25}
+    for given in (by_label, pd.Series(by_label)):  # as value_counts(normalize=True) gives it
+        assert_allclose(check_prior(given, classes), [0.25, 0.75])

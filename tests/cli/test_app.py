@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
+import sys
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -73,6 +77,9 @@ def test_help_has_examples():
             [*FIT, "--set", "n_estimator=5"],
             "RandomForestClassifier has no such parameter. Did you mean n_estimators?",
         ),
+        (["fit", "{f}/alone.csv", "--target", "grape", "-o", "{f}/x"], "no column but the target"),
+        ([*FIT, "--false-alarm", "3"], "error: --false-alarm must lie strictly between 0 and 1"),
+        ([*FIT, "--jobs", "0"], "error: --jobs must be None or an integer other than 0"),
         (
             [*FIT, "--set", "max_depth"],
             "--set takes NAME=VALUE",
@@ -104,6 +111,7 @@ def test_errors_are_one_line(folder, model, arguments, message):
         folder / "words.csv", index=False
     )
     table[:0].to_csv(folder / "head.csv", index=False)
+    table[["grape"]].to_csv(folder / "alone.csv", index=False)
     (folder / "empty.csv").write_text("")
     (folder / "train.xlsx").write_text("x")
     before = sorted(folder.iterdir())
@@ -145,3 +153,16 @@ def test_no_command_replaces_a_pipe(folder, model, tmp_path):
             assert "is a named pipe, which is not replaced" in call(*command, code=2).stderr
     assert (tmp_path / "pipe.csv").is_fifo()
     assert "is a named pipe" in call("info", tmp_path / "link.csv", code=2).stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of Unix")
+def test_a_reader_that_goes_away_is_no_error(folder, model, monkeypatch):
+    """As in polycal predict ... -o - | head: the exit code says it, and no word."""
+
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("polycal.cli.output.sys", SimpleNamespace(stdout=Gone()))
+    said = call("predict", model, folder / "test.csv", "-o", "-", code=1)
+    assert "error" not in said.stderr

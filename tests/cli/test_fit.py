@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,31 @@ def test_settings_and_a_calibration_file(folder):
     forest = model.estimator_.steps[-1][1]
     assert (len(forest.estimators_), forest.criterion, forest.bootstrap) == (20, "entropy", True)
     assert len(model.model_.scores.log_f) == 58
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        ("train.csv", "--calibration-file is .*train.csv itself"),
+        (
+            "copy.csv",
+            "of the 40 rows of --calibration-file also .*train.csv, the first is line 2 of",
+        ),
+        ("new.csv", r"target column of --calibration-file holds \['none'\], which the target col"),
+        ("one.csv", "or leave --calibration-file out so that rows of DATA are held out"),
+    ],
+)
+def test_a_calibration_file_that_cannot_be(folder, held, message):
+    """Errors speak of the file, and not of arguments in Python."""
+    train, test = (pd.read_csv(folder / name) for name in ("train.csv", "test.csv"))
+    train.sample(40, random_state=0).to_csv(folder / "copy.csv", index=False)
+    test.assign(grape=["none", *test["grape"][1:]]).to_csv(folder / "new.csv", index=False)
+    test.assign(grape="barbera").to_csv(folder / "one.csv", index=False)
+    arguments = ["--target", "grape", "-o", folder / "h.polycal", "--drop", "id"]
+    held = ["--calibration-file", folder / held, "--set", "n_estimators=5"]
+    said = call("fit", folder / "train.csv", *arguments, *held, code=2).stderr
+    assert re.search(message, said)
+    assert "_cal" not in said
 
 
 def test_columns_are_told_once(folder):

@@ -121,6 +121,8 @@ def test_options_overrule(table):
     [
         ({"category": ["x"]}, "--category 'x' is not a column of DATA"),
         ({"category": ["city"], "number": ["city"]}, "'city' is named by two options"),
+        ({"number": ["height=-999x"]}, "behind the name stand numbers for missing values"),
+        ({"number": ["height="]}, "behind the name stand numbers for missing values"),
         ({"number": ["customer"]}, "--number customer: no cell is a number; the first is 'K"),
         ({"date": ["customer"]}, "--date 'customer': the format of 'K.* is not known. Say how"),
     ],
@@ -236,3 +238,31 @@ def test_what_is_left_out_says_how_to_use_it(tmp_path):
     table = write(tmp_path / "t.csv", {"a": [""] * N, "b": ["1"] * N})
     with pytest.warns(UserWarning, match=r"left out: 'a' \(dropped: every value is missing\)\.$"):
         decide(table, {}, [])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_codes_for_missing_values(tmp_path, kind):
+    """Named in one note for all columns; the note says how they become missing, or stay."""
+    cells = RNG.integers(0, 90, N).astype(float)
+    cells[::40], other = -999.0, np.where(np.arange(N) % 40 == 1, 99999.0, cells + 900)
+    frame = pd.DataFrame({"a": cells, "b": other, "c": np.arange(N) / 7})
+    path = tmp_path / f"t.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    table = Source(path).read()
+    with pytest.warns(UserWarning, match="may be codes") as said:
+        roles = dict(decide(table, {}, []).items())
+    assert len(said) == 1
+    text = str(said[0].message)
+    assert "'a' (-999 in 10 of 400 rows), 'b' (99999 in 10 of 400 rows)" in text
+    assert "--number a=-999; --number a reads" in text
+    assert roles["a"].reason == "-999 in 10 of 400 rows, perhaps for a missing value"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen = chosen_roles(list(table.columns), number=["a=-999", "b"])
+        found = decide(table, chosen, [])
+    X = typed(table, found)
+    assert np.isnan(X["a"][::40]).all()
+    assert np.isfinite(X.drop(index=X.index[::40])).all(axis=None)
+    assert X["b"].max() == 99999.0
+    with pytest.warns(UserWarning, match="no cell of column 'c' is -8, 9.5"):
+        decide(table, chosen_roles(list(table.columns), number=["a", "b", "c=-8,9.5"]), [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sklearn.datasets import load_wine
 
 from polycal import KernelDensityForest
-from polycal.estimators.facts import model_facts, witness_weights
+from polycal.estimators.facts import model_facts, shares_as_text, witness_weights
 
 X, y = load_wine(return_X_y=True)
 
@@ -35,3 +35,10 @@ def test_long_labels_are_shortened():
     model = KernelDensityForest(25, random_state=0).fit(X, [labels[code] for code in y])
     assert f"{'a' * 37}...: 0.331" in model_facts(model)["class priors"]
     assert len(str(model)) < 5000
+
+
+def test_very_many_classes_are_counted():
+    shown = shares_as_text(dict.fromkeys(range(100), 0.01))
+    assert shown.startswith("0: 0.01, 1: 0.01, ")
+    assert shown.endswith("29: 0.01, and 70 other classes")
+    assert shares_as_text({"a": 0.25, "b": 0.75}) == "a: 0.25, b: 0.75"

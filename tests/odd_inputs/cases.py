@@ -16,7 +16,10 @@ from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
     RandomForestRegressor,
@@ -24,7 +27,8 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -64,6 +68,7 @@ BOOSTING = HistGradientBoostingClassifier(max_iter=3, random_state=0)
 FITTED_CITY = GeodesicCalibrator(
     BOOSTING, calibration="holdout", false_alarm=0.05, random_state=0
 ).fit(CITY, Y)
+EARLY = HistGradientBoostingClassifier(max_iter=3, early_stopping=True, random_state=0)
 FROZEN = FrozenEstimator(forest().fit(X, Y))
 
 
@@ -147,6 +152,22 @@ LABELS = {
         fit(y=[f"id{i}" for i in range(120)]),
         "120 classes in 120 rows.*the column that holds the classes",
     ),
+    "X and y in another order": (
+        fit(FRAME, pd.Series(Y, index=FRAME.index[::-1])),
+        r"same index, but in another order.*y\.loc\[X\.index\]",
+    ),
+    "X and y in another order, as the message says": (
+        fit(FRAME, pd.Series(Y, index=FRAME.index[::-1]).loc[FRAME.index]),
+        OK,
+    ),
+    "X and y of other indices": (fit(FRAME, pd.Series(Y, index=FRAME.index + 1)), OK),
+    "the label as a column": (fit(FRAME.assign(t=Y), Y), "column 't' tells the label of every"),
+    "the label in words as a column": (
+        fit(FRAME.assign(t=pd.Categorical(np.where(Y, "a", "b"))), Y, parent=BOOSTING),
+        "column 't' tells the label of every row",
+    ),
+    "the label in an array": (fit(np.c_[X, 7.0 * Y], Y), "column 3 tells the label of every row"),
+    "the label but for one row": (fit(np.c_[X, np.r_[1 - Y[:1], Y[1:]]], Y), OK),
     "two columns as y": (fit(y=np.c_[Y, Y]), r"1d array.*shape \(120, 2\).*one column"),
     "lists of labels": (fit(y=[[1, 2]] * 120), r"shape \(120, 2\)"),
     "lists of different lengths": (fit(y=[[1, 2]] * 119 + [[1]]), "rows differ in length"),
@@ -180,7 +201,16 @@ ROWS = {
     "NaN for a parent that takes it": (fit(with_value(np.nan), parent=forest()), OK),
     "infinity": (fit(with_value(np.inf)), "infinity"),
     "minus infinity": (fit(with_value(-np.inf)), "infinity"),
-    "beyond float32": (fit(with_value(1e200), parent=forest()), "float32|too large"),
+    "beyond float32": (fit(with_value(1e200), parent=forest()), r"^column 1 holds .* to 1e\+200"),
+    "beyond float32 in a frame": (
+        fit(FRAME.assign(b=1e39), parent=forest()),
+        r"^column 'b' holds values up to 1e\+39, beyond the range of float32",
+    ),
+    "beyond float32, bagging": (fit(with_value(1e39), parent=BaggingClassifier()), "^column 1 "),
+    "beyond float32, boosting": (
+        fit(with_value(1e39), parent=GradientBoostingClassifier(n_estimators=2)),
+        "^column 1 holds values up to",
+    ),
     "complex numbers": (fit(X.astype(complex)), "[Cc]omplex"),
     "one axis": (fit(X[:, 0]), "2D array, got 1D array"),
     "three axes": (fit(X[:, :, None]), "dim 3|expected <= 2"),
@@ -353,6 +383,50 @@ PARENTS = {
         fit(y=np.where(Y, "a", "b"), parent=FROZEN),
         "knows the classes",
     ),
+    "several labels": (fit(parent=MultiOutputClassifier(tree())), "several labels; use the clas"),
+    "a regressor without a classifier of its name": (
+        fit(parent=TransformedTargetRegressor(LinearRegression())),
+        "such as RandomForestClassifier",
+    ),
+    "a Pipeline that passes through": (
+        fit(parent=make_pipeline(StandardScaler(), "passthrough")),
+        "it ends in 'passthrough'; use a Pipeline whose last step is a classifier",
+    ),
+    "a frozen parent of other labels": (
+        fit(y=np.where(Y, "b", "a"), parent=FROZEN),
+        r"knows the classes \[0, 1\], y holds \['a', 'b'\]",
+    ),
+    "folds by groups without groups": (
+        fit(calibration=GroupKFold(3)),
+        r"calibration=GroupKFold splits by groups, and there are none.*groups=\.\.\.",
+    ),
+    "folds by groups": (
+        fit(calibration=GroupKFold(3), fit_params={"groups": np.arange(120) // 4}),
+        OK,
+    ),
+    "arguments of fit for a Pipeline": (
+        fit(parent=make_pipeline(StandardScaler(), tree()), fit_params={"check_input": False}),
+        "a Pipeline, whose steps.*Give decisiontreeclassifier__check_input",
+    ),
+    "arguments of fit for a step": (
+        fit(
+            parent=make_pipeline(StandardScaler(), tree()),
+            fit_params={"decisiontreeclassifier__check_input": False},
+        ),
+        OK,
+    ),
+    "rows to stop by that calibrate": (
+        fit(
+            parent=EARLY,
+            fit_params={"X_val": X[:30], "y_val": Y[:30]},
+        ),
+        "30 of the 30 rows of X_val also stand in X",
+    ),
+    "new rows to stop by": (fit(parent=EARLY, fit_params={"X_val": NEW, "y_val": Y[:30]}), OK),
+    "narrow rows to stop by": (
+        fit(parent=EARLY, fit_params={"X_val": NEW[:, :2], "y_val": Y[:30]}),
+        "X_val: X has 2 features",
+    ),
     "one feature less than the frozen parent": (fit(X[:, :2], parent=FROZEN), "2 features.*on 3"),
     "no classes_": (fit(parent=NoClasses()), "no classes_"),
     "probabilities of one row": (fit(parent=Wrong(np.full((1, 2), 0.5))), "one row for each"),
@@ -440,6 +514,18 @@ OTHER_ROWS = {
     "X_cal without y_cal": (kept(X_cal=NEW), "X_cal and y_cal go together"),
     "y_cal without X_cal": (kept(y_cal=Y[:30]), "X_cal and y_cal go together"),
     "X_cal that is X": (kept(X_cal=X, y_cal=Y), "120 of the 120 rows of X_cal also stand in X"),
+    "X_cal that is X in single precision": (
+        kept(X_cal=X[:40].astype(np.float32), y_cal=Y[:40]),
+        "40 of the 40 rows of X_cal also stand in X",
+    ),
+    "X_cal that is X of few values": (
+        fit(X.round(), Y, fit_params={"X_cal": X.round(), "y_cal": Y}),
+        "120 of the 120 rows of X_cal also stand in X",
+    ),
+    "y_cal of another type": (
+        kept(X_cal=NEW, y_cal=Y[:30].astype(str)),
+        r"y_cal holds str, such as '\d', and y int.*y_cal\.astype\(y\.dtype\)",
+    ),
     "X_cal with rows of X": (
         kept(X_cal=np.r_[NEW, X[:20]], y_cal=np.r_[Y[:30], Y[:20]]),
         "20 of the 50 rows of X_cal.*the first is row 30",
@@ -448,7 +534,10 @@ OTHER_ROWS = {
     "X_cal of one row": (kept(X_cal=NEW[:1], y_cal=Y[:1]), "at least 2 are needed"),
     "y_cal of one class": (kept(X_cal=NEW, y_cal=np.zeros(30)), r"no row of class \[1\]"),
     "y_cal of a new class": (kept(X_cal=NEW, y_cal=np.arange(30) % 3), r"y_cal holds \[2\]"),
-    "y_cal of other length": (kept(X_cal=NEW, y_cal=Y[:29]), "one label for each of the 30 rows"),
+    "y_cal of other length": (
+        kept(X_cal=NEW, y_cal=Y[:29]),
+        "^y_cal must hold one label for each of",
+    ),
     "None in y_cal": (kept(X_cal=NEW, y_cal=[None] + [1] * 29), "NaN or None in 1 of 30"),
     "weights of other length": (kept(sample_weight=np.ones(3)), "each of the 120 rows; it holds 3"),
     "negative weights": (kept(sample_weight=-np.ones(120)), "must not be negative"),

@@ -83,6 +83,19 @@ NOTED = {
     "phone numbers": (table(lambda i: f"+49 30 {10**6 + i}"), r"left out: 'm' \(id"),
     "hexadecimal": (table(lambda i: hex(10**6 + i)), r"left out: 'm' \(id"),
     "leading zeros": (table(lambda i: f"{7 * i:05d}"), "with leading zeros"),
+    "codes": (
+        table(lambda i: -999 if i % 20 == 0 else i / 7),
+        r"codes for .* values: 'm' \(-999 in 6 of 120 rows\).*--number m=-999; --number m reads",
+    ),
+    "large codes": (table(lambda i: 99999 if i % 20 == 0 else i / 7), "say --number m=99999"),
+    "codes behind a comma": (
+        table(lambda i: '"-99,9"' if i % 20 == 0 else f'"{i},5"'),
+        r"say --number m=-99\.9",
+    ),
+    "labels with blanks": (
+        PLAIN.replace(",ja", ",ja ", 3),
+        "'ja' and 'ja ' in column 'y' differ by",
+    ),
     "prose": (table(lambda i: f"he said {i} times that it was so"), r"'m' \(text: prose"),
 }
 READ = {
@@ -109,6 +122,7 @@ READ = {
     "powers of ten": (table(lambda i: f"{i / 7:.2e}"), "number: "),
     "hard blanks": (table(lambda i: f"\u00a0{i / 7:.2f}\u00a0"), "number: "),
     "numbers of 26 digits": (table(lambda i: 10**25 + 7 * i * 10**20), "number: "),
+    "negative numbers": (table(lambda i: -99 if i % 20 == 0 else -i / 7), "number: "),
     "truth": (table(lambda i: ["TRUE", "False"][i % 2]), "number: true is 1"),
     "yes and no": (table(lambda i: ["yes", "no"][i % 2]), "category: 2 levels"),
     "ranges": (table(lambda i: ["10-20", "20-30"][i % 2]), "category: 2 levels"),

@@ -8,11 +8,12 @@ import pytest
 from sklearn.frozen import FrozenEstimator
 
 import polycal
-from polycal import GeodesicCalibrator
+from polycal import DataWarning, GeodesicCalibrator, LeakWarning
 
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
 catboost = pytest.importorskip("catboost")
+polars = pytest.importorskip("polars")
 
 
 def raw_lightgbm(X, y, **settings):
@@ -119,6 +120,40 @@ def test_categories_that_the_parent_was_not_told_of(cities):
         GeodesicCalibrator(parent).fit(frame, y)
 
 
+@pytest.mark.parametrize(
+    "parent",
+    [
+        lightgbm.LGBMClassifier(n_estimators=9, verbose=-1, early_stopping_rounds=2),
+        xgboost.XGBClassifier(n_estimators=9, early_stopping_rounds=2, enable_categorical=True),
+    ],
+    ids=["lightgbm", "xgboost"],
+)
+@pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
+def test_rows_to_stop_by_are_read_as_the_others(parent, blobs):
+    """Ids are left out of them, words are categories, labels may be words."""
+    X, y = blobs
+    words = np.where(y, "yes", "no")
+    frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])])
+    frame["id"] = [f"K{i}" for i in range(len(X))]
+    frame["city"] = np.where(X[:, 0] > 0, "Rom", "Oslo")
+    model = GeodesicCalibrator(parent, calibration="holdout", categorical_features=["city"])
+    with pytest.raises(ValueError, match="needs rows to stop by"):
+        model.fit(frame, words)
+    rows, labels = frame[400:], words[400:]
+    given = {"eval_set": [(rows, labels)]}
+    with pytest.warns(DataWarning, match="'id'"):
+        model.fit(frame[:400], words[:400], **given)
+    assert list(model.estimator_.feature_names_in_)[-1] == "city"
+    if isinstance(parent, lightgbm.LGBMClassifier):
+        rounds = model.estimator_.best_iteration_
+        with pytest.warns(DataWarning, match="'id'"):
+            model.fit(frame[:400], words[:400], eval_X=rows, eval_y=labels)
+        assert model.estimator_.best_iteration_ == rounds
+    plain = frame[:400].drop(columns="id")
+    with pytest.warns(LeakWarning, match="99 of the 99 rows of eval_set also stand in X, by which"):
+        model.fit(plain, words[:400], eval_set=[(plain[:99], words[:99])])
+
+
 @pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
 def test_early_stopping_with_an_eval_set(blobs):
     X, y = blobs
@@ -133,3 +168,24 @@ def test_early_stopping_with_an_eval_set(blobs):
     stop = lightgbm.early_stopping(1, verbose=False)
     model.fit(X[:400], words[:400], callbacks=[stop], **early)
     assert 0 < model.estimator_.best_iteration_ < 100
+
+
+def test_a_booster_of_an_objective_of_ones_own_is_refused(blobs):
+    X, y = blobs
+
+    def squared(scores, data):
+        return scores - data.get_label(), np.ones_like(scores)
+
+    booster = raw_lightgbm(X, y, objective=squared)
+    with pytest.raises(TypeError, match='objective "custom" gives no probabilities'):
+        GeodesicCalibrator(FrozenEstimator(booster)).fit(X, y)
+
+
+def test_categories_of_polars_need_enable_categorical(blobs):
+    X, y = blobs
+    frame = polars.DataFrame({"a": X[:, 0], "c": np.where(X[:, 1] > 0, "u", "v")})
+    frame = frame.with_columns(polars.col("c").cast(polars.Categorical))
+    with pytest.raises(ValueError, match=r"column 'c' is a category.*enable_categorical=True"):
+        GeodesicCalibrator(xgboost.XGBClassifier(n_estimators=3)).fit(frame, y)
+    parent = xgboost.XGBClassifier(n_estimators=3, enable_categorical=True)
+    assert GeodesicCalibrator(parent, calibration="holdout").fit(frame, y).score(frame, y) > 0.6

@@ -19,7 +19,7 @@ from numba.core import caching
 from numba.core.event import Event, Listener, register
 
 logger = logging.getLogger("polycal")
-KEPT = "polycal compiles its loops for this machine, once; some ten seconds."
+KEPT = "polycal compiles loops that are new to this machine, once; some ten seconds."
 NOT_KEPT = (
     "polycal compiles its loops, some ten seconds, and so will every process here: no folder is "
     "writable in which they could be kept. Set NUMBA_CACHE_DIR to one that is, or compile them "

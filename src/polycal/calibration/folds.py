@@ -355,7 +355,15 @@ def cross_fit_splits(
         splits = parts_of(part)
     else:
         groups = () if rows.groups is None else (rows.groups,)
-        found = splitter.split(rows.X, classes[rows.y], *groups)
+        try:
+            found = list(splitter.split(rows.X, classes[rows.y], *groups))
+        except ValueError as error:
+            if rows.groups is not None or "groups" not in str(error):
+                raise
+            raise ValueError(
+                f"calibration={type(splitter).__name__} splits by groups, and there are none. Give "
+                "the group of each row: fit(X, y, groups=...)."
+            ) from error
         splits = [(_row_numbers(a, len(rows)), _row_numbers(b, len(rows))) for a, b in found]
     _check_splits(splits, rows, classes)
     return splits

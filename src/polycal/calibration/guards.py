@@ -17,11 +17,13 @@ from sklearn.ensemble import RandomForestClassifier
 
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.sklearn_compat import take_rows
-from .._utils.warnings import FewRowsWarning, LeakWarning, warn
+from .._utils.warnings import DataWarning, FewRowsWarning, LeakWarning, warn
 from ..core.copies import LowestHashes, copies_between
 from ..core.reading import LabelledRows
+from ..core.table import column_values, n_columns
 from ..gate.floor import CalibrationScores
 from ..parents import Adapter
+from ..parents.base import is_a
 from .folds import CalibrationFold, concatenated
 from .reference_set import ReferenceSet
 
@@ -36,6 +38,10 @@ NOT_NEW = (
     "The parent knows the labels of these rows, so that a calibration on them would be far too "
     "sure. Give rows as X_cal that the parent was not fitted on"
 )
+# Fewest rows of which a column tells the label by more than chance, and rows that are looked at
+# before all are.
+LEAST_ROWS = 20
+LOOKED_AT = 1000
 # Rows that the honest copy is fitted on, and judged by, at most.
 MOST_ROWS = 2000
 
@@ -67,7 +73,15 @@ def check_new_hashes(X: LowestHashes, X_cal: LowestHashes) -> None:
 
 
 def check_fit_parameters(parent: Adapter, parameters: dict[str, Any]) -> None:
-    """Raise for arguments of ``fit`` that would not reach a fit."""
+    """Raise for arguments of ``fit`` that would not reach a fit, or that it lacks."""
+    estimator, name = parent.estimator, type(parent.estimator).__name__
+    if not parent.is_fitted and type(estimator).__module__.startswith(("lightgbm", "xgboost")):
+        stops = estimator.get_params().get("early_stopping_rounds")
+        if stops and not any(given.startswith("eval_") for given in parameters):
+            raise ValueError(
+                f"early_stopping_rounds={stops} of {name} needs rows to stop by: fit(X, y, "
+                "eval_set=[(X_stop, y_stop)]), with rows that are not in X. Or leave it out."
+            )
     if parameters and parent.is_fitted:
         raise TypeError(
             f"fit got {', '.join(parameters)}, which go to the parent's fit, but the parent is "
@@ -75,15 +89,87 @@ def check_fit_parameters(parent: Adapter, parameters: dict[str, Any]) -> None:
         )
     if not parameters:
         return
-    taken = signature(parent.estimator.fit).parameters
+    if is_a(estimator, "sklearn", "Pipeline"):
+        plain = next((given for given in parameters if "__" not in given), None)
+        if plain is not None:
+            step = estimator.steps[-1][0]
+            raise TypeError(
+                f"fit got {plain!r}, and the parent is a Pipeline, whose steps take arguments by "
+                f"their names. Give {step}__{plain}, with rows as that step gets them."
+            )
+    taken = signature(estimator.fit).parameters
     if any(argument.kind is argument.VAR_KEYWORD for argument in taken.values()):
         return
     unknown = [name for name in parameters if name not in taken]
     if unknown:
         raise TypeError(
             f"fit got the unexpected keyword argument {unknown[0]!r}: neither polycal nor "
-            f"{type(parent.estimator).__name__}.fit takes it, which takes {list(taken)}."
+            f"{name}.fit takes it, which takes {list(taken)}."
         )
+
+
+def warn_of_stopping_rows(name: str, X: Any, X_cal: Any, rows: Any) -> None:
+    """Warn if the fit may stop by rows that it is calibrated on."""
+    known, where = (X, "X") if X_cal is None else (X_cal, "X_cal")
+    shared, chance = copies_between(known, rows)
+    if chance < SURE:
+        warn(
+            f"{int(shared.sum())} of the {len(shared)} rows of {name} also stand in {where}, by "
+            "which the model is calibrated: a fit that stops where these rows are answered best "
+            f"is judged too well by them. Give rows as {name} that are not in {where}.",
+            LeakWarning,
+        )
+
+
+def warn_of_other_order(X: Any, y: Any) -> None:
+    """Warn if X and y of pandas have the same index in another order: rows go by position."""
+    first: Any = getattr(X, "index", None)
+    second: Any = getattr(y, "index", None)
+    if not (hasattr(first, "equals") and hasattr(second, "equals")) or first.equals(second):
+        return
+    if len(first) == len(second) and first.is_unique and first.isin(second).all():
+        warn(
+            "X and y have the same index, but in another order, and rows go by their position. If "
+            "a label belongs to the row of its index, give y.loc[X.index]; if not, "
+            "y.reset_index(drop=True).",
+            DataWarning,
+        )
+
+
+def warn_of_label_column(X: Any, codes: Ints) -> None:
+    """Warn if a column has one value for each class, and no other, in all rows."""
+    is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
+    if not is_table or len(codes) < LEAST_ROWS:
+        return
+    names = [str(name) for name in X.columns] if hasattr(X, "columns") else range(n_columns(X))
+    few = take_rows(X, np.arange(min(LOOKED_AT, len(codes))))
+    found = [
+        name
+        for j, name in enumerate(names)
+        if _tells_label(column_values(few, j), codes[:LOOKED_AT])
+        and _tells_label(column_values(X, j), codes)
+    ]
+    if found:
+        warn(
+            f"column {found[0]!r} tells the label of every row: each class has one value there. "
+            "If it was made from the label, or is known no sooner than the label is, new rows will "
+            "not have it: leave it out.",
+            LeakWarning,
+        )
+
+
+def _tells_label(column: Array, codes: Ints) -> bool:
+    """Whether values and classes go together one by one."""
+    if column.ndim > 1:
+        return False
+    of_value: dict[Any, int] = {}
+    try:
+        for value, code in zip(column.tolist(), codes.tolist(), strict=True):
+            if of_value.setdefault(value, code) != code:
+                return False
+    except TypeError:  # a value that cannot be looked up, such as a list
+        return False
+    return 1 < len(of_value) == len(set(of_value.values()))
 
 
 def say_what_is_assumed(calibration: Any) -> None:

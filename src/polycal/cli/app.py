@@ -78,7 +78,7 @@ def fit(
     ] = None,
     drop: Annotated[Columns, columns_option("Column to leave out")] = None,
     category: Annotated[Columns, columns_option("Column to read as a category")] = None,
-    number: Annotated[Columns, columns_option("Column to read as numbers")] = None,
+    number: Annotated[Columns, columns_option("Column to read as numbers, or NAME=-999")] = None,
     date: Annotated[Columns, columns_option("Column to read as dates, or NAME=%d-%b-%Y")] = None,
     text: Annotated[Columns, columns_option("Column of prose, which is left out")] = None,
     weight: Annotated[str | None, typer.Option(help="Column of row weights.")] = None,
@@ -112,15 +112,21 @@ def fit(
 ) -> None:
     """Fit a parent on a table, calibrate it, and write a model file."""
     with shown_errors(), show.say.status("reading"):
-        from .files import STREAM, Source, check_names, check_output, decimal_of
+        from .files import STREAM, Source, check_names, decimal_of
         from .fit import FitOptions, fit_table
         from .fit_batches import fit_source, is_large
+        from .output import check_output, is_same_file
         from .roles import chosen_roles
 
         if output == STREAM:
             raise ValueError("--output must name a file; a model is not written to stdout.")
         sources = [data] if calibration_file is None else [data, calibration_file]
         check_output(output, *sources)
+        if data != STREAM and calibration_file is not None and is_same_file(data, calibration_file):
+            raise ValueError(
+                f"--calibration-file is {data} itself. Give a file of other rows, or leave the "
+                "option out: polycal then calibrates by rows that it holds out."
+            )
         level = "auto" if false_alarm == "auto" else _number(false_alarm, "--false-alarm")
         progress = show.say.is_terminal and not as_json
         known = (parent.value, set_ or [], weight, level, memory_limit, seed, jobs, progress)
@@ -184,7 +190,8 @@ def predict(
     from .predict import predict_file
 
     with shown_errors():
-        from .files import STREAM, Source, check_output
+        from .files import STREAM, Source
+        from .output import check_output
         from .tables import trained_mark
 
         check_output(output, data, model)
@@ -235,7 +242,7 @@ def report(
 ) -> None:
     """Write one HTML page that says in plain words where the model can be believed."""
     with shown_errors():
-        from .files import check_output
+        from .output import check_output
 
         check_output(output, data, model, *([] if ood is None else [ood]))
         loaded, X, y, X_ood = _rows(model, data, target, ood, (sep, encoding, decimal))

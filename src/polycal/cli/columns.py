@@ -21,6 +21,8 @@ MISSING = frozenset(
 )
 # Cells that are missing values in a column of numbers, beside those.
 MARKS = frozenset({"n.a.", "N.A.", "na", "n.d.", "k.A.", "-", "--", "?", ".", "*", "#VALUE!"})
+# Before a number, in the details of a role, that stands for a missing value.
+CODE_OF = "="
 # Trees compute in single precision.
 LARGEST = float(np.finfo(np.float32).max)
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -63,7 +65,7 @@ def _numbers(table: Any, name: str, role: Role) -> Floats:
         )
     gone = column.isna().to_numpy()
     if column.dtype.kind in "fiub":
-        values: Floats = column.to_numpy(dtype=float)
+        values: Floats = column.to_numpy(dtype=float, copy=True)
     else:
         text = stripped(column)
         gone = gone | np.isin(text, list(MISSING | MARKS | set(role.details)))
@@ -71,6 +73,9 @@ def _numbers(table: Any, name: str, role: Role) -> Floats:
         values[~gone] = parse_numbers(text[~gone], table.attrs.get("decimal", "."), role.unit)
         other = np.isnan(values) & ~gone
         values[other] = [TRUTH.get(word.lower(), np.nan) for word in text[other]]
+    is_code = np.isin(values, codes_of(role))
+    values[is_code] = np.nan
+    gone = gone | is_code
     wrong = ~(np.abs(values) <= LARGEST) & ~gone
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -82,6 +87,11 @@ def _numbers(table: Any, name: str, role: Role) -> Floats:
             f"model with --category {quoted(name)} or --drop {quoted(name)}."
         )
     return values
+
+
+def codes_of(role: Role) -> list[float]:
+    """Numbers that stand for a missing value."""
+    return [float(text.removeprefix(CODE_OF)) for text in role.details if text.startswith(CODE_OF)]
 
 
 def _days(table: Any, name: str, role: Role) -> Floats:

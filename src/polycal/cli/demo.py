@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 
 from ..estimators import KernelDensityForest
 from ..reporting import report
-from .files import check_output
+from .output import check_output
 
 
 def run_demo(output: Path, show: bool) -> Path:

@@ -21,9 +21,11 @@ def shown_errors() -> Iterator[None]:
             raise
         show.line("Stopped; no incomplete file was left.")
         raise typer.Exit(130) from None
+    except BrokenPipeError:
+        raise  # the reader of a pipe, such as head, has seen enough: typer ends without a word
     except (OSError, ValueError, TypeError, ImportError, KeyError) as error:
         text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             text = f"{error.filename}: {error.strerror}."
-        show.line(f"error: {' '.join(text.split())}", "bold red")
+        show.line(f"error: {show.with_options(' '.join(text.split()))}", "bold red")
         raise typer.Exit(2) from None

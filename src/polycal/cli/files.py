@@ -1,4 +1,4 @@
-"""Reading and writing of CSV and Parquet files, at once or a piece at a time.
+"""Reading of CSV and Parquet files, at once or a piece at a time.
 
 A CSV file is read as text, cell for cell. What a column means is decided in ``columns.py``.
 """
@@ -9,7 +9,6 @@ import codecs
 import csv
 import gzip
 import io
-import os
 import re
 import sys
 import warnings
@@ -284,41 +283,6 @@ class Source:
         return ""
 
 
-class Writer:
-    """Appends data frames to one CSV or Parquet file, or to stdout."""
-
-    def __init__(self, path: Path, kind: str):
-        self.path, self.kind = path, kind
-        self.file: Any = None
-
-    def write(self, frame: Any) -> None:
-        """Append the rows of a frame; a column has the type that it has in the first one."""
-        if self.kind not in TABLE_KINDS:
-            separator = "\t" if self.kind.startswith(".tsv") else ","
-            first, self.file = self.file is None, self.file or self._opened()
-            frame.to_csv(self.file, header=first, index=False, sep=separator, lineterminator="\n")
-            return
-        arrow, parquet = optional("pyarrow", "cli"), optional("pyarrow.parquet", "cli")
-        rows = arrow.Table.from_pandas(frame, preserve_index=False)
-        if self.file is None:
-            self.file = parquet.ParquetWriter(self.path, rows.schema)
-        self.file.write_table(rows.cast(self.file.schema))
-
-    def _opened(self) -> Any:
-        if self.path == STREAM:
-            return sys.stdout
-        if self.kind.endswith(".gz"):
-            return gzip.open(self.path, "wt", encoding="utf-8", newline="")
-        return open(self.path, "w", encoding="utf-8", newline="")
-
-    def close(self) -> None:
-        """Finish the file."""
-        if self.file is sys.stdout:
-            self.file.flush()
-        elif self.file is not None:
-            self.file.close()
-
-
 def kind_of(path: Path) -> str:
     """How the name of a table's file ends: ".csv", ".tsv.gz", ".parquet" and so on."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -330,26 +294,6 @@ def kind_of(path: Path) -> str:
         f"{path} must end in .csv, .tsv or .txt (or with .gz after it), or in .parquet; it ends in "
         f"{path.suffix!r}. Export a spreadsheet as CSV."
     )
-
-
-def check_output(path: Path, *inputs: Path) -> None:
-    """Raise an error before the work if the file cannot be written after it."""
-    if path == STREAM:
-        return
-    if not path.resolve().parent.is_dir():
-        raise ValueError(f"the folder {path.parent} of {path} does not exist. Make it first.")
-    kind = special_kind(path)
-    if kind == "a folder":
-        raise ValueError(f"{path} is a folder; name a file in it.")
-    if kind is not None:
-        raise ValueError(f"{path} is {kind}, which is not replaced. Name a file to write.")
-    if not os.access(path.resolve().parent, os.W_OK):
-        raise ValueError(f"the folder {path.parent} of {path} is not writable. Choose another.")
-    for given in inputs:
-        if path.exists() and given.exists() and path.samefile(given):
-            raise ValueError(
-                f"--output {path} is also read, and would be lost. Name another file to write."
-            )
 
 
 def find_separator(lines: list[str]) -> str:

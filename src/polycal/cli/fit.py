@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
+import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -20,9 +21,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from .._utils.optional import optional
+from ..calibration.guards import SURE
+from ..core.copies import copies_between
 from ..core.roles import CATEGORY, NUMBER, ColumnRoles, Role
 from ..estimators import GeodesicCalibrator
 from .columns import typed
+from .files import place_of
 from .roles import decide
 from .tables import labels_of
 
@@ -63,6 +67,7 @@ def fit_table(
         model.fit(X, y, sample_weight=weights)
     else:
         X_cal, y_cal = _features(held, roles), labels_of(held, target)
+        _check_new_rows(X, X_cal, table, held)
         model.fit(X, y, sample_weight=weights, X_cal=X_cal, y_cal=y_cal)
     model.columns_ = roles  # those of the file, before they became numbers and text
     return model, summary(model, options, len(X))
@@ -78,9 +83,12 @@ def weights_of(table: Any, weight: str | None) -> Any:
 def check_features(roles: ColumnRoles) -> None:
     """Raise an error where no column is a feature."""
     if not roles.features:
+        shown = ", ".join(f"{name!r} ({role.role})" for name, role in roles.items())
+        cure = "Drop fewer, or say --number or --category for one of them."
         raise ValueError(
-            "DATA has no feature columns left. Give a table with more columns, or drop fewer. The "
-            f"columns are: {'; '.join(f'{name}: {role.role}' for name, role in roles.items())}."
+            f"DATA has no column left that says something about the target: {shown}. {cure}"
+            if shown
+            else "DATA has no column but the target. Give a table with columns to predict it from."
         )
 
 
@@ -128,6 +136,19 @@ def _features(table: Any, roles: ColumnRoles) -> Any:
     if missing:
         raise ValueError(f"{table.attrs['file']} lacks the column(s) {missing[:10]} of DATA.")
     return typed(table, roles)
+
+
+def _check_new_rows(X: Any, X_cal: Any, table: Any, held: Any) -> None:
+    """``guards.check_new_rows`` in words of the command line."""
+    shared, chance = copies_between(X, X_cal)
+    if chance < SURE:
+        data, first = table.attrs["file"], place_of(held, int(np.argmax(shared)))
+        raise ValueError(
+            f"{int(shared.sum())} of the {len(shared)} rows of --calibration-file also stand in "
+            f"{data}, the first is {first}. The parent knows the labels of these rows, so that a "
+            f"calibration on them would be far too sure. Leave them out of {data}, or leave "
+            "--calibration-file out: polycal then calibrates by rows that it holds out."
+        )
 
 
 def set_parameters(estimator: Any, settings: list[str]) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from .._utils.arrays import Array
 from ..monitoring.history import Day, History, Labels
 from .columns import exact_text
-from .files import TABLE_KINDS, TEXT_KINDS, Source, check_output, kind_of
+from .files import TABLE_KINDS, TEXT_KINDS, Source, kind_of
+from .output import check_output
 from .tables import features_of, trained_mark
 
 

@@ -16,7 +16,8 @@ from ..calibration.query_guards import warn_of_shift
 from ..core.execution import Execution
 from ..estimators.answers import answer_columns
 from ..gate.explanation import EDGE, INSIDE, OUTSIDE
-from .files import STREAM, Source, Writer, kind_of, no_column
+from .files import STREAM, Source, kind_of, no_column
+from .output import Writer
 from .tables import features_of
 
 

@@ -18,17 +18,19 @@ from ..core.roles import (
     DROPPED,
     ID,
     LEFT_OUT,
+    MAY_BE_CODE,
     NUMBER,
     NUMBERS_THE_ROWS,
     PLURAL,
     ColumnRoles,
     Role,
+    codes_in,
     dates_that_end,
     is_counter,
     later_is_out,
     role_of_words,
 )
-from .columns import MARKS, MISSING, TRUTH, quoted, stripped, typed
+from .columns import CODE_OF, MARKS, MISSING, TRUTH, codes_of, quoted, stripped, typed
 from .dates import DATE_LIKE, find_format, parse_dates, shown_format
 from .files import decimal_of, no_column, place_of
 from .numbers import find_unit, parse_numbers, split_unit
@@ -68,6 +70,9 @@ def decide(
         name = next((n for n, role in unused.items() if role.role != DROPPED), None)
         advice = f" {_advice(name, unused[name])}" if name is not None else ""
         warnings.warn(f"left out: {shown}.{advice}", stacklevel=2)
+    coded = {n: r for n, r in roles.items() if r.role == NUMBER and r.reason.endswith(MAY_BE_CODE)}
+    if coded:
+        _note_codes(coded)
     dates = {n: r for n, r in roles.items() if r.role == DATE and n not in chosen}
     days = typed(table, ColumnRoles.of(dates))
     ending = dates_that_end({name: days[name].dropna().to_numpy() for name in dates})
@@ -92,21 +97,50 @@ def _advice(name: str, role: Role) -> str:
     return f"To use a column, say {option}; --drop {asked} leaves it out without this note."
 
 
+def _note_codes(coded: dict[str, Role]) -> None:
+    said = {name: role.reason.split("; ")[-1] for name, role in coded.items()}
+    shown = ", ".join(f"{name!r} ({text.removesuffix(MAY_BE_CODE)})" for name, text in said.items())
+    name, text = next(iter(said.items()))
+    asked = f"{name}={text.split(' ', 1)[0]}"
+    warnings.warn(
+        f"numbers that may be codes for missing values: {shown}. They are read as numbers. Where "
+        f"they are missing values, say --number {quoted(asked)}; --number {quoted(name)} reads "
+        "them as numbers without this note.",
+        stacklevel=3,
+    )
+
+
 def chosen_roles(names: list[str], **options: list[str] | None) -> dict[str, Role]:
-    """Roles that the options --drop, --category, --number, --date and --text give to columns."""
+    """Roles that the options --drop, --category, --number, --date and --text give to columns.
+
+    A date may have its format behind the name, and a number its codes: "NAME=-999,99999".
+    """
     found: dict[str, Role] = {}
+    details: tuple[str, ...]
     for option, values in options.items():
         for value in values or []:
-            name, date_format = value, ""
-            if option == DATE and value not in names and "=" in value:
-                name, _, date_format = value.partition("=")
+            name, details = value, ()
+            if option in (DATE, NUMBER) and value not in names and "=" in value:
+                name, _, behind = value.partition("=")
+                details = (behind,) if option == DATE else _codes(name, behind)
             if name not in names:
                 raise no_column(f"--{option}", name, names)
             if name in found:
                 raise ValueError(f"column {name!r} is named by two options; name it once.")
             role = DROPPED if option == "drop" else option
-            found[name] = Role(role, f"--{option}", (date_format,) if date_format else ())
+            found[name] = Role(role, f"--{option}", details)
     return found
+
+
+def _codes(name: str, given: str) -> tuple[str, ...]:
+    """Numbers that stand for a missing value, as a role keeps them."""
+    texts = given.split(",")
+    if np.isnan(parse_numbers(np.array(texts, dtype=object), ".")).any():
+        raise ValueError(
+            f"--number {quoted(f'{name}={given}')}: behind the name stand numbers for missing "
+            f"values, with a point and without blanks, such as {name}=-999 or {name}=-999,99999."
+        )
+    return tuple(f"{CODE_OF}{text}" for text in texts)
 
 
 def _find(table: Any, name: str) -> Role:
@@ -198,7 +232,7 @@ def _as_number(cells: Cells) -> Role | None:
     whole = all(word.lstrip("+-").isdigit() for word in words[~other])
     if whole and is_counter(cells.name, values[~other]):
         return Role(ID, NUMBERS_THE_ROWS)
-    reasons = [_in(unit).strip(), cells.read_as(NUMBER, other)]
+    reasons = [_in(unit).strip(), cells.read_as(NUMBER, other), codes_in(values)]
     kinds = tuple(sorted(set(words[other])))
     return Role(NUMBER, "; ".join(filter(None, reasons)), kinds, unit)
 
@@ -248,7 +282,7 @@ def _role_of_type(name: str, column: Any) -> Role:
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
         if kind == "integer" and is_counter(name, values.to_numpy(dtype=float)):
             return Role(ID, NUMBERS_THE_ROWS)
-        return Role(NUMBER, "")
+        return Role(NUMBER, codes_in(values.to_numpy(dtype=float)))
     words = np.array([str(value) for value in values], dtype=object)
     found = find_format(set(words))
     return Role(DATE, _from(*found), found[:1]) if found else role_of_words(words.tolist())
@@ -268,12 +302,29 @@ def _settle(table: Any, name: str, role: Role) -> Role:
                 f"it is written: --date {quoted(name + '=%d-%b-%Y')}."
             )
         return Role(DATE, f"--date, {_from(*found)}", found[:1])
-    if role.role == NUMBER and not table.attrs.get("typed", True):
-        return _settle_number(Cells.of(table, name))
-    return role
+    if role.role != NUMBER:
+        return role
+    settled = role
+    if not table.attrs.get("typed", True):
+        settled = _settle_number(Cells.of(table, name), role)
+    if role.details:
+        _check_codes(table, name, settled)
+    return settled
 
 
-def _settle_number(cells: Cells) -> Role:
+def _check_codes(table: Any, name: str, role: Role) -> None:
+    """Say which codes that the user has named are in no cell."""
+    words = tuple(text for text in role.details if not text.startswith(CODE_OF))
+    plain = typed(table, ColumnRoles.of({name: Role(NUMBER, "", words, role.unit)}))[
+        name
+    ].to_numpy()
+    absent = [code for code in codes_of(role) if not (plain == code).any()]
+    if absent:
+        shown = ", ".join(f"{code:.10g}" for code in absent)
+        warnings.warn(f"--number: no cell of column {name!r} is {shown}.", stacklevel=3)
+
+
+def _settle_number(cells: Cells, role: Role) -> Role:
     words = cells.words
     if {word.lower() for word in set(words)} <= set(TRUTH):
         return Role(NUMBER, "--number")
@@ -284,8 +335,10 @@ def _settle_number(cells: Cells) -> Role:
             f"--number {quoted(cells.name)}: no cell is a number; the first is {words[0]!r}. "
             "Leave the option out."
         )
-    gone = f", {int(other.sum())} of {len(words)} cells missing" if other.any() else ""
-    return Role(NUMBER, f"--number{_in(unit)}{gone}", tuple(sorted(set(words[other]))), unit)
+    missing = other | np.isin(values, codes_of(role))
+    gone = f", {int(missing.sum())} of {len(words)} cells missing" if missing.any() else ""
+    kinds = tuple(sorted(set(words[other])))
+    return Role(NUMBER, f"--number{_in(unit)}{gone}", (*role.details, *kinds), unit)
 
 
 def _in(unit: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,22 @@ say = Console(stderr=True, highlight=False)
 out = Console(highlight=False)
 # Beyond this many columns of a table, those that need no reason are counted.
 MOST_COLUMNS = 40
+# Names in messages of the library, and what a user of the command line calls them.
+OPTIONS = (
+    (r"\bX_cal and y_cal\b", "--calibration-file"),
+    (r"\bX_cal\b", "--calibration-file"),
+    (r"\by_cal\b", "the target column of --calibration-file"),
+    (r"^y (?=holds|must)", "the target column "),
+    (r"(?<![\w'\"=.(])y(?= does not|;| are)", "the target column"),
+    (r"(?<![\w'\"=.(])X(?= are held| and y\b|;)", "DATA"),
+    (r"DATA and y\b", "DATA"),
+    (r"\bfalse_alarm=", "--false-alarm "),
+    (r"\bmemory_limit=", "--memory-limit "),
+    (r"\bfalse_alarm\b(?!_)", "--false-alarm"),
+    (r"\bmemory_limit\b", "--memory-limit"),
+    (r"\bsample_weight\b", "the column of --weight"),
+    (r"\bn_jobs\b", "--jobs"),
+)
 
 
 def line(text: str, style: str | None = None) -> None:
@@ -24,17 +41,26 @@ def line(text: str, style: str | None = None) -> None:
 
 def warning(message: Any, *_: Any, **__: Any) -> None:
     """Print a warning without its file and line."""
-    line(f"note: {' '.join(str(message).split())}", "yellow")
+    line(f"note: {with_options(' '.join(str(message).split()))}", "yellow")
+
+
+def with_options(text: str) -> str:
+    """A message of the library with the options of the command line for its names in Python."""
+    for name, option in OPTIONS:
+        text = re.sub(name, option, text)
+    return text
 
 
 def facts(values: dict[str, Any], console: Console = out) -> None:
     """Names and values, one below the other."""
+    from ..estimators.facts import shares_as_text  # slow to import
+
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in values.items():
         if isinstance(value, dict):
-            value = ", ".join(f"{key}: {item:.3g}" for key, item in value.items())
+            value = shares_as_text(value)
         table.add_row(Text(name, "dim"), Text(str(value)))
     console.print(table)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,8 @@ def labels_of(table: Any, target: str, classes: Array | None = None) -> Array:
             f"the label is missing in {len(empty)} row(s), the first is "
             f"{place_of(table, int(empty[0]))}. Remove these rows, or write their labels."
         )
+    if classes is None:
+        _note_blanks(set(text), target)
     if classes is None or classes.dtype.kind in "UO":
         return text.astype(str)
     known = {str(label): label for label in classes}
@@ -103,3 +106,17 @@ def labels_of(table: Any, target: str, classes: Array | None = None) -> Array:
                 f"{classes.tolist()[:20]}. Leave out rows of other classes."
             ) from None
     return np.array([known[word] for word in text])
+
+
+def _note_blanks(labels: set[str], target: str) -> None:
+    """Say that labels are alike but for blanks around them, which make two classes of one."""
+    alike: dict[str, list[str]] = {}
+    for label in sorted(labels):
+        alike.setdefault(label.strip(), []).append(label)
+    twice = next((some for some in alike.values() if len(some) > 1), None)
+    if twice is not None:
+        warnings.warn(
+            f"{' and '.join(map(repr, twice))} in column {target!r} differ by blanks alone, and "
+            "are classes of their own. If they are one, write them alike.",
+            stacklevel=3,
+        )

@@ -30,13 +30,18 @@ def copies_between(X: Any, Y: Any) -> tuple[Bools, float]:
     """Which rows of Y have a copy in X, and the chance of so many if X and Y were split at random.
 
     By chance, the copies of a row are as likely on one side as on both. The chance is of as many
-    groups of copies with rows on both sides.
+    groups of copies with rows on both sides; it is 0 for two tables that are equal. Where a column
+    of one table is in single precision, so is that of the other.
     """
-    first, second = _codes(X), _codes(Y)
-    groups = None
-    if first is not None and second is not None and len(first) == len(second):
-        groups = _groups([np.concatenate(pair) for pair in zip(first, second, strict=True)])
-    if first is None or groups is None:
+    X, Y = _flat(X), _flat(Y)
+    if not _is_table(X) or not _is_table(Y) or n_columns(X) != n_columns(Y):
+        return np.zeros(0, dtype=bool), 1.0
+    pairs = [_of_one_precision(_values(X, j), _values(Y, j)) for j in range(n_columns(X))]
+    first, second = (list(map(_value_codes, side)) for side in zip(*pairs, strict=True))
+    if len(X) == len(Y) > 1 and all(map(np.array_equal, first, second)):
+        return np.ones(len(Y), dtype=bool), 0.0
+    groups = _groups([np.concatenate(pair) for pair in zip(first, second, strict=True)])
+    if groups is None:
         return np.zeros(0, dtype=bool), 1.0
     sides = np.split(groups, [len(first[0])])
     in_first, in_second = (np.bincount(side, minlength=groups.max() + 1) for side in sides)
@@ -113,12 +118,30 @@ def row_hashes(X: Any) -> Array | None:
 
 def _codes(X: Any) -> list[Array] | None:
     """A number for each value of each column; None for what is no table."""
-    if isinstance(X, np.ndarray) and X.ndim > 2:
-        X = X.reshape(len(X), -1)
-    is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
-    if not is_table or len(X) == 0 or n_columns(X) == 0:
+    X = _flat(X)
+    if not _is_table(X):
         return None
     return [_value_codes(_values(X, j)) for j in range(n_columns(X))]
+
+
+def _flat(X: Any) -> Any:
+    """Rows of images or series as rows of a table."""
+    return X.reshape(len(X), -1) if isinstance(X, np.ndarray) and X.ndim > 2 and len(X) else X
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is a table with a row and a column at least."""
+    is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
+    return is_table and len(X) > 0 and n_columns(X) > 0
+
+
+def _of_one_precision(first: Array, second: Array) -> tuple[Array, Array]:
+    """Both columns in the lower precision of the two, if they are floats."""
+    if first.dtype.kind != "f" or second.dtype.kind != "f" or first.dtype == second.dtype:
+        return first, second
+    lower = min(first.dtype, second.dtype, key=lambda dtype: dtype.itemsize)
+    with np.errstate(over="ignore"):
+        return first.astype(lower), second.astype(lower)
 
 
 def _values(X: Any, j: int) -> Array:

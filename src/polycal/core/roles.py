@@ -14,9 +14,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from tqdm import tqdm
 
-from .._utils.arrays import Array
+from .._utils.arrays import Array, Floats
 from .._utils.saved import saved_number, saved_value
 from .._utils.warnings import DataWarning, warn
+from .codes import likely_codes
 from .table import find_categories
 
 NUMBER, CATEGORY, DATE, TEXT, ID, DROPPED = "number", "category", "date", "text", "id", "dropped"
@@ -34,6 +35,7 @@ PROSE_DISTINCT = 0.5
 COUNTER_ROWS = 50
 CAMEL_ID = re.compile("[a-z0-9]I[dD]$")  # customerId, not BID or PAID
 NUMBERS_THE_ROWS = "numbers the rows"
+MAY_BE_CODE = ", perhaps for a missing value"
 USE_IT = "To use one nevertheless, list it in categorical_features, or make it a column of floats."
 MICROSECONDS_A_DAY = 86_400e6
 # Part of a day that is no more than rounding.
@@ -50,8 +52,8 @@ class Role(NamedTuple):
 
     role: str
     reason: str
-    # of a number: texts that stand for a missing value; of a date: its format; of a category: the
-    # role that its data type alone would give
+    # of a number: texts that stand for a missing value, and "=-999" for a number that does; of a
+    # date: its format; of a category: the role that its data type alone would give
     details: tuple[str, ...] = ()
     unit: str = ""  # of a number in a text file, such as "%"
 
@@ -190,7 +192,7 @@ def _role_of(column: Any, kind: str) -> Role:
     if kind == NUMBER:
         if column.dtype.is_integer() and is_counter(column.name, column.drop_nulls().to_numpy()):
             return Role(ID, NUMBERS_THE_ROWS)
-        return Role(NUMBER, "")
+        return Role(NUMBER, codes_in(_floats(column)))
     if kind == DATE:
         return Role(DATE, "days since 1970")
     words = _words(column)
@@ -268,6 +270,20 @@ def days_since_1970(column: Any) -> Any:
         empty = column.is_null().cast(nw.Float64)
         return empty.scatter(list(range(len(days))), days.tolist())
     return column.dt.timestamp("us").cast(nw.Float64) / MICROSECONDS_A_DAY
+
+
+def _floats(column: Any) -> Floats:
+    try:
+        return np.array(column.drop_nulls().to_list(), dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
+def codes_in(values: Floats) -> str:
+    """Which numbers look like codes for missing values, as a reason; "" without any."""
+    found = likely_codes(values)
+    shown = (f"{value:.10g} in {count:,} of {len(values):,}" for value, count in found.items())
+    return f"{', '.join(shown)} rows{MAY_BE_CODE}" if found else ""
 
 
 def is_counter(name: str, values: Array) -> bool:

@@ -20,6 +20,7 @@ from sklearn.frozen import FrozenEstimator
 
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.labels import check_labels
 from .._utils.optional import optional
 from .._utils.sklearn_compat import n_rows_of
 from ..calibration import guards
@@ -213,7 +214,7 @@ def _hashes_of(X: Any) -> LowestHashes:
 
 
 def _labels_and_weights(X: Any, y: Any, weight: Any) -> tuple[Array, Floats]:
-    values = validation.check_labels(y, n_rows_of(X))
+    values = check_labels(y, n_rows_of(X))
     if is_weightless(weight):
         return values, np.zeros(len(values))
     return values, _raw_weights(weight, len(values))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._utils import validation
 from .._utils.arrays import Array, Bools
+from .._utils.labels import class_columns
 from .._utils.warnings import FewRowsWarning, ShiftWarning, warn
 from ..calibration.fitted_model import EXACT_PLANS, Answer, FittedModel
 from ..decisions.accept import highest_doubt
@@ -182,7 +183,7 @@ class DecisionMethods(ABC):
             out of distribution, and the number of rows that are.
         """
         validation.share(level=level)
-        codes = None if y is None else validation.class_columns(y, self.classes_)
+        codes = None if y is None else class_columns(y, self.classes_)
         answer = self._watched_answer(X)
         out = self._is_out(answer)
         if codes is not None and len(codes) != len(out):

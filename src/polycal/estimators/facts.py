@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 LONGEST_LABEL = 40  # characters of a label that are shown
+MOST_CLASSES = 30  # that are shown
 
 
 def parent_name(model: Any) -> str:
@@ -37,11 +38,15 @@ def model_facts(model: Any) -> dict[str, str]:
         ),
         "search": describe_search(model),
         "gamma": "none" if model.gamma_ is None else f"{model.gamma_:.4g}",
-        "class priors": ", ".join(
-            f"{shortened(str(c))}: {p:.3g}"
-            for c, p in zip(model.classes_, model.priors_, strict=True)
-        ),
+        "class priors": shares_as_text(dict(zip(model.classes_, model.priors_, strict=True))),
     }
+
+
+def shares_as_text(shares: dict[Any, float]) -> str:
+    """The share of each class; of very many classes, those of the first."""
+    shown = [f"{shortened(str(c))}: {p:.3g}" for c, p in list(shares.items())[:MOST_CLASSES]]
+    others = len(shares) - len(shown)
+    return ", ".join([*shown, *([f"and {others} other classes"] if others else [])])
 
 
 def n_training_rows(model: Any) -> int:

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.labels import check_label_values, check_labels
 from .._utils.sklearn_compat import n_rows_of
 from .._utils.warnings import DataWarning
 from ..calibration.fit import Options
@@ -231,7 +232,7 @@ class Streaming(BaseCalibrator):
         labels: set[Any] = set()
         for X, y, weight in self._watched(begin(), "sample"):
             sample.watch(columns_of_levels(X, self.categorical_features, parent.raw_input))
-            values = validation.check_labels(y, n_rows_of(X))
+            values = check_labels(y, n_rows_of(X))
             weights = _raw_weights(weight, len(values))
             labels.update(np.unique(values[weights > 0]).tolist())
             sample.add(X, values, weights)
@@ -353,12 +354,12 @@ class Streaming(BaseCalibrator):
     ) -> tuple[Reading, Ints, Floats, Ints]:
         """Reading, class codes, weights and numbers of the rows of positive weight."""
         parent = self._parent_of_stream() if parent is None else parent
-        validation.check_label_values(y)
+        check_label_values(y)
         parent.check_table(X)
         X, y = self._check_table(parent, X, y, reset=reset)
         if stream is not None and not parent.raw_input:
             self._check_levels(X, stream)  # before a parent says so in words of its own
-        labels = validation.check_labels(y, n_rows_of(X))
+        labels = check_labels(y, n_rows_of(X))
         codes = _class_codes(labels, self.classes_)
         weight = _raw_weights(sample_weight, len(labels))
         reading = parent.read(X, 0)
@@ -460,7 +461,7 @@ def _check_plan(calibration: Any) -> None:
 
 
 def _checked_classes(classes: Any, parent: Adapter) -> Array:
-    found: Array = np.unique(validation.check_labels(classes, len(np.asarray(classes))))
+    found: Array = np.unique(check_labels(classes, len(np.asarray(classes))))
     if len(found) < 2:
         raise ValueError(f"classes must hold at least 2 labels; got {found.tolist()}.")
     return found

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from .. import metrics
 from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.labels import class_columns
 from ..calibration.fitted_model import Answer
 from ..estimators import BaseCalibrator
 from .model_scores import ModelScores, ask, from_answer, of_parent, predictions
@@ -92,7 +93,7 @@ def evaluate(
     validation.count(n_rounds=n_rounds, n_bins=n_bins)
     named, outside = _name_models(models), name_rows(ood)
     classes = _shared_classes(named)
-    codes = validation.class_columns(y, classes)
+    codes = class_columns(y, classes)
     weight = validation.check_weights(sample_weight, len(codes))
     prior = np.bincount(codes, weight, minlength=len(classes)) / weight.sum()
     if priors is not None:
@@ -110,7 +111,7 @@ def evaluate_with_parent(
     model: BaseCalibrator, X: Any, y: ArrayLike, *, ood: Any = None, random_state: int = 0
 ) -> Evaluation:
     """``evaluate`` of a polycal model and its parent, with one pass over the rows for both."""
-    codes = validation.class_columns(y, model.classes_)
+    codes = class_columns(y, model.classes_)
     prior = np.bincount(codes, minlength=len(model.classes_)) / len(codes)
     outside = {name: ask(model, rows) for name, rows in name_rows(ood).items()}
     return compare_with_parent(ask(model, X, as_test=True), codes, outside, prior, random_state)

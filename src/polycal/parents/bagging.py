@@ -10,13 +10,13 @@ from sklearn.tree import DecisionTreeClassifier
 from .._utils.arrays import Array, Floats, Ints
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import Adapter, out_of_bag_reading
-from .forest import check_float32
+from .base import Adapter, check_float32, out_of_bag_reading
 
 
 class BaggingAdapter(Adapter):
     family = "BaggingClassifier of trees"
     handles = (("sklearn", "BaggingClassifier"),)
+    single_precision = True
 
     @classmethod
     def is_for(cls, estimator: Any) -> bool:

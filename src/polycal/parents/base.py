@@ -14,21 +14,15 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._utils.arrays import Array, Floats, Ints
-from .._utils.validation import class_columns
+from .._utils.labels import class_columns
 from ..core.reading import ActivationModes, Reading
-from ..core.table import n_columns
+from ..core.table import n_columns, numbers_of
 
 # A leaf id above every other: a row that holds it agrees with no stored row in that tree.
 NO_LEAF = np.int32(np.iinfo(np.int32).max)
 
 # (top-level package, class name) -> the adapter that handles that class and its subclasses.
 _ADAPTERS: dict[tuple[str, str], type[Adapter]] = {}
-
-# Ends a message about numbers that are too large.
-TOO_LARGE = (
-    "beyond the range of float32 (3.4e38) that scikit-learn's trees can compare. If they stand for "
-    "missing values, make them NaN; otherwise rescale or clip that feature."
-)
 
 
 class Adapter(ABC):
@@ -53,6 +47,8 @@ class Adapter(ABC):
     handles: ClassVar[tuple[tuple[str, str], ...]] = ()
     #: The estimator is always fitted: polycal never trains it.
     pretrained: ClassVar[bool] = False
+    #: The estimator compares numbers in float32, and refuses larger ones without their column.
+    single_precision: ClassVar[bool] = False
     #: The estimator is fitted on codes 0..K-1, in the order of the sorted classes.
     needs_codes: ClassVar[bool] = False
     #: X goes to the estimator unchecked and unconverted: it may be something else than a table.
@@ -165,22 +161,20 @@ class Adapter(ABC):
         classes : ndarray of shape (n_classes,), sorted
         sample_weight : ndarray of shape (n_samples,), optional
         **parameters : dict
-            Other arguments of ``fit`` of the estimator. Labels in an ``eval_set`` are given as
-            the estimator takes them.
+            Other arguments of ``fit`` of the estimator. An ``eval_set`` is a list of rows with
+            their labels, which are given as the estimator takes them.
         """
         estimator = self.copy()
         weights = {} if sample_weight is None else self.weight_argument(sample_weight)
         if "eval_set" in parameters:
-            pairs = parameters["eval_set"]
-            pairs = [pairs] if isinstance(pairs, tuple) else pairs
-            shown = [(rows, self.labels(class_columns(y, classes), classes)) for rows, y in pairs]
+            shown = [
+                (rows, self.labels(class_columns(y, classes), classes))
+                for rows, y in parameters["eval_set"]
+            ]
             parameters = parameters | {"eval_set": shown}
-        try:
-            estimator.fit(X, self.labels(codes, classes), **weights, **parameters)
-        except ValueError as error:
-            if "too large for dtype('float32')" in str(error):
-                raise ValueError(f"X holds values {TOO_LARGE}") from error
-            raise
+        if self.single_precision:
+            check_float32(X)
+        estimator.fit(X, self.labels(codes, classes), **weights, **parameters)
         return type(self)(estimator, is_fitted=True)
 
     def weight_argument(self, sample_weight: Floats) -> dict[str, Floats]:
@@ -241,7 +235,7 @@ class Adapter(ABC):
         coded = self.wants_codes and np.array_equal(known, np.arange(len(classes)))
         if not coded and not np.array_equal(known, classes):
             raise ValueError(
-                f"the frozen estimator knows the classes {list(known)}, y holds "
+                f"the frozen estimator knows the classes {np.asarray(known).tolist()}, y holds "
                 f"{classes.tolist()}. Give rows of exactly its classes."
             )
 
@@ -292,6 +286,20 @@ class Adapter(ABC):
         raise NotImplementedError
 
 
+def check_float32(X: Any) -> None:
+    """Raise for numbers beyond float32, in which scikit-learn's trees compare."""
+    values = numbers_of(X)
+    largest = np.fmax.reduce(np.abs(values), axis=0, initial=0.0)
+    column = int(largest.argmax())
+    if largest[column] > np.finfo(np.float32).max:
+        name = repr(str(X.columns[column])) if hasattr(X, "columns") else column
+        raise ValueError(
+            f"column {name} holds values up to {largest[column]:.3g}, beyond the range of float32 "
+            "(3.4e38) that scikit-learn's trees can compare. If they stand for missing values, "
+            "make them NaN; otherwise rescale or clip that feature."
+        )
+
+
 def wrap(estimator: Any, *, is_fitted: bool = False) -> Adapter:
     """The adapter of this very object: ``Adapter.find`` without unfreezing and copying."""
     if isinstance(estimator, type):
@@ -312,10 +320,12 @@ def wrap(estimator: Any, *, is_fitted: bool = False) -> Adapter:
     if reason is None:
         return adapter
     if "; use " in reason or "Available: " in reason:  # it says what to do
-        raise TypeError(f"estimator={name} is not supported: {reason}.")
+        raise TypeError(f"estimator={name} is not supported: {reason.rstrip('.')}.")
     families: dict[type[Adapter], None] = dict.fromkeys([*_ADAPTERS.values(), ClassifierAdapter])
     supported = "; ".join(known.family for known in families)
-    raise TypeError(f"estimator={name} is not supported: {reason}. Supported: {supported}.")
+    raise TypeError(
+        f"estimator={name} is not supported: {reason.rstrip('.')}. Supported: {supported}."
+    )
 
 
 def _registered(estimator: Any) -> type[Adapter] | None:

@@ -24,8 +24,8 @@ def lightgbm_classifier(booster: Any) -> Any:
     text = booster.model_to_string(num_iteration=-1)
     copy = library.Booster(model_str=text)
     copy.best_iteration = booster.best_iteration
-    words = next(line for line in text.splitlines() if line.startswith("objective="))
-    objective = words.removeprefix("objective=").split()[0]
+    words = (line for line in text.splitlines() if line.startswith("objective="))
+    objective = next(words, "objective=custom").removeprefix("objective=").split()[0]
     if objective not in ("binary", "multiclass", "multiclassova", "cross_entropy"):
         raise TypeError(
             f'a booster of the objective "{objective}" gives no probabilities of classes; use '

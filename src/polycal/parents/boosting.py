@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,13 +13,13 @@ from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.labels import class_columns
 from .._utils.sklearn_compat import hist_gradient_boosting_leaves, n_rows_of, take_rows
 from ..core.reading import ActivationModes, Reading, leaf_type
 from ..core.table import numbers_of, only_numbers
-from .base import Adapter, is_a
+from .base import Adapter, check_float32, is_a
 from .boosted_trees import BoostedTrees
 from .boosters import RAW, lightgbm_classifier, xgboost_classifier
-from .forest import check_float32
 from .frames import FLOAT32_MAX, clip_to_float32, fill_empty_columns, nan_for_missing
 
 # Rows whose leaves are asked for together.
@@ -29,6 +29,8 @@ N_VERIFIED, PROVEN = 5, 1e-9
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 # pandas data types of text.
 TEXT_TYPES = ("object", "str", "string")
+# polars data types of categories.
+CODED = ("Categorical", "Enum")
 # What stands for a missing category in CatBoost, which takes none.
 NO_CATEGORY = "missing"
 # Probabilities in float32 sum to 1 within this, whatever the number of classes.
@@ -64,6 +66,17 @@ class BoostingAdapter(Adapter):
         sample_weight: Floats | None = None,
         **parameters: Any,
     ) -> Adapter:
+        if "eval_set" in parameters:
+            pairs = [(self.prepared(rows), labels) for rows, labels in parameters["eval_set"]]
+            parameters = parameters | {"eval_set": pairs}
+        if "eval_X" in parameters:
+            parameters = parameters | {"eval_X": _each(self.prepared, parameters["eval_X"])}
+        if "eval_y" in parameters:  # which LightGBM, unlike y, does not encode
+
+            def encode(labels: Any) -> Ints:
+                return class_columns(labels, classes)
+
+            parameters = parameters | {"eval_y": _each(encode, parameters["eval_y"])}
         return super().fit(self.prepared(X), codes, classes, sample_weight, **parameters)
 
     def prepared(self, X: Any) -> Any:
@@ -226,6 +239,9 @@ class XGBoostAdapter(BoostingAdapter):
         super().check_table(X)
         if hasattr(X, "select_dtypes"):
             self._check_categories(list(X.select_dtypes("category")))
+        elif is_a(X, "polars", "DataFrame"):
+            named = [name for name, dtype in X.schema.items() if str(dtype).startswith(CODED)]
+            self._check_categories(named)
 
     def prepared(self, X: Any) -> Any:
         if hasattr(X, "select_dtypes"):
@@ -334,6 +350,7 @@ class GradientBoostingAdapter(BoostingAdapter):
     handles = (("sklearn", "GradientBoostingClassifier"),)
     objective = 'loss="log_loss"'
     takes_categories = False
+    single_precision = True
 
     def problem(self) -> str | None:
         init = self.estimator.init
@@ -395,6 +412,11 @@ def check_proba(proba: Any, family: str, objective: str) -> Array:
         f"{rows[0].tolist()}. Train it with {objective}, on one label for each row; and if the "
         "row is NaN, clip the huge numbers of X."
     )
+
+
+def _each(function: Callable[[Any], Any], given: Any) -> Any:
+    """A function of each part of a tuple, or of what is no tuple."""
+    return tuple(map(function, given)) if isinstance(given, tuple) else function(given)
 
 
 def _text_columns(X: Any) -> list[Any]:

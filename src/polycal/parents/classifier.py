@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,8 @@ REGRESSORS = {
     **dict.fromkeys(["LinearRegression", "Ridge", "Lasso", "ElasticNet"], "LogisticRegression"),
     "SVR": "CalibratedClassifierCV(SVC(), ensemble=False)",
 }
+# Meta-estimators whose y has several columns.
+OF_SEVERAL_LABELS = ("MultiOutputClassifier", "ClassifierChain")
 # Parameters that hold other estimators.
 PARTS = ("estimator", "estimators", "final_estimator")
 
@@ -34,6 +37,8 @@ class ClassifierAdapter(Adapter):
     def problem(self) -> str | None:
         estimator = self.estimator
         name = type(estimator).__name__
+        if name in OF_SEVERAL_LABELS:
+            return f"{name} gives a row several labels; use the classifier inside, for one column"
         if isinstance(estimator, FrozenEstimator):
             return "it holds a FrozenEstimator; freeze the outermost estimator alone"
         if not hasattr(estimator, "fit") and not self.is_fitted:
@@ -90,9 +95,13 @@ def _without_probabilities(estimator: Any) -> str:
         return f'{name} has no predict_proba with voting="hard"; use voting="soft"'
     with suppress(AttributeError, TypeError, ValueError):  # it has no tags
         if is_regressor(estimator):
+            namesake = name.replace("Regressor", "Classifier")
+            exists = hasattr(sys.modules[type(estimator).__module__.split(".")[0]], namesake)
+            if not exists and not hasattr(sys.modules[type(estimator).__module__], namesake):
+                namesake = "RandomForestClassifier"
             return (
                 f"{name} is a regressor, and has no predict_proba; use a classifier, such as "
-                f"{REGRESSORS.get(name, name.replace('Regressor', 'Classifier'))}"
+                f"{REGRESSORS.get(name, namesake)}"
             )
         if is_classifier(estimator):
             return (

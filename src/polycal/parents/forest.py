@@ -12,7 +12,7 @@ from .._utils.blocks import map_blocks
 from .._utils.compiled import njit
 from ..core.reading import ActivationModes, Reading
 from ..core.table import numbers_of
-from .base import TOO_LARGE, Adapter, out_of_bag_reading
+from .base import Adapter, check_float32, out_of_bag_reading
 
 # Rows that go down a tree at the same time, so that their memory accesses overlap.
 ROWS_AT_A_TIME = 16
@@ -48,6 +48,7 @@ class ForestAdapter(Adapter):
         ("sklearn", "ExtraTreesClassifier"),
         ("sklearn", "DecisionTreeClassifier"),
     )
+    single_precision = True
 
     @cached_property
     def _packed(self) -> PackedTrees:
@@ -79,7 +80,7 @@ class ForestAdapter(Adapter):
 
     def read(self, X: Any, verbose: int = 0) -> Reading:
         numbers = numbers_of(X)
-        check_float32(numbers)
+        check_float32(X)
         if np.isnan(numbers).any():  # the packed nodes do not say where missing values go
             leaves = self.estimator.apply(X).reshape(len(numbers), -1)
             return Reading(ActivationModes.from_leaves(leaves), self.estimator.predict_proba(X), X)
@@ -99,13 +100,6 @@ class ForestAdapter(Adapter):
     @property
     def _n_jobs(self) -> int | None:
         return getattr(self.estimator, "n_jobs", None)
-
-
-def check_float32(values: Array) -> None:
-    """Raise for numbers beyond float32, in which scikit-learn's trees compare."""
-    largest = np.fmax.reduce(np.abs(values), axis=None, initial=0.0)
-    if largest > np.finfo(np.float32).max:
-        raise ValueError(f"X holds values up to {largest:.3g}, {TOO_LARGE}")
 
 
 def _check_width(n_features: int, needed: int) -> None:

@@ -33,6 +33,9 @@ class PipelineAdapter(Adapter):
         return wrap(self.estimator.steps[-1][1], is_fitted=self.is_fitted)
 
     def problem(self) -> str | None:
+        last = self.estimator.steps[-1][1]
+        if last is None or isinstance(last, str):
+            return f"it ends in {last!r}; use a Pipeline whose last step is a classifier"
         try:
             self._last  # noqa: B018
         except TypeError as error:

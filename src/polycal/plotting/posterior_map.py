@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._utils.arrays import Array, Floats, Ints
+from .._utils.labels import class_columns
 from .._utils.optional import optional
-from .._utils.validation import class_columns, count, not_negative
+from .._utils.validation import count, not_negative
 from ..metrics.input import check_probabilities
 from .style import (
     COLORS,

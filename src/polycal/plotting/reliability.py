@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from .._utils.arrays import Floats
-from .._utils.validation import check_weights, class_columns, count, share
+from .._utils.labels import class_columns
+from .._utils.validation import check_weights, count, share
 from ..metrics import expected_calibration_error
 from ..metrics.calibration import equal_width
 from ..metrics.input import check_labels, check_probabilities

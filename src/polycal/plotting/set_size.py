@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._utils.arrays import Floats, Ints
-from .._utils.validation import class_columns, share
+from .._utils.labels import class_columns
+from .._utils.validation import share
 from .style import BLUE, GREY, HATCHES, SKY, check_mask, legend_above, model_name, new_axes, require
 
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from .._utils import validation
 from .._utils.arrays import Floats, Ints
+from .._utils.labels import class_columns
 from .._utils.significance import n_effective
 from .._utils.sklearn_compat import take_rows
 from ..calibration.fitted_model import Answer
@@ -70,7 +71,7 @@ class Findings:
     def of(
         cls, model: BaseCalibrator, X: Any, y: ArrayLike, X_ood: Any, max_rows: int, seed: int
     ) -> Findings:
-        codes = validation.class_columns(y, model.classes_)
+        codes = class_columns(y, model.classes_)
         named = name_rows(None if X_ood is None else {OOD: X_ood})
         outside = {name: ask(model, rows) for name, rows in named.items()}
         answer = ask(model, X, as_test=True)
