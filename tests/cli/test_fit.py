@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import polycal
+from polycal import FewRowsWarning
 from tests.toys.commands import call
 
 
@@ -34,6 +35,15 @@ def test_every_parent(folder, kind):
     found = pd.read_csv(out)
     truth = pd.read_csv(folder / "test.csv")["grape"]
     assert (found["prediction"] == truth).mean() > 0.7
+
+
+def test_a_network_on_few_rows(tmp_path):
+    """Too few to set some apart that tell it when to stop."""
+    (tmp_path / "t.csv").write_text("x,z,y\n1,2,a\n2,3,b\n1,4,a\n3,3,b\n2,2,a\n")
+    arguments = ["--target", "y", "-o", tmp_path / "m.polycal", "--parent", "mlp", "--json"]
+    with pytest.warns(FewRowsWarning, match="5 independent"):
+        found = json.loads(call("fit", tmp_path / "t.csv", *arguments).stdout)
+    assert found["rows"] == 5
 
 
 def test_settings_and_a_calibration_file(folder):

@@ -93,6 +93,20 @@ def test_links_of_the_readme_are_whole():
         assert bool(picture) == link.startswith("https://raw."), link
 
 
+def test_links_of_the_changelog_are_whole():
+    """It is a page of the site too, where paths of the repository lead nowhere."""
+    links = re.findall(r"\]\(([^)]*)\)", (ROOT / "CHANGELOG.md").read_text("utf-8"))
+    assert all(link.startswith("https://") for link in links)
+
+
+def test_methods_of_metadata_routing_are_not_in_the_reference():
+    """scikit-learn writes their docstrings, with references that lead nowhere here."""
+    text = (ROOT / "docs" / "_templates" / "autosummary" / "class.rst").read_text("utf-8")
+    for name in dir(polycal.GeodesicCalibrator):
+        if name.startswith("set_") and name.endswith("_request"):
+            assert name in text
+
+
 def test_every_page_is_in_the_navigation():
     trees = [tree for page in DOCS for tree in blocks(page, r"\{toctree\}")]
     listed = {line for tree in trees for line in tree.splitlines() if line and line[0] != ":"}

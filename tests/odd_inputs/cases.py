@@ -50,6 +50,7 @@ X = RNG.normal(size=(120, 3))
 Y = (X[:, 0] + 0.5 * RNG.normal(size=120) > 0).astype(int)
 NEW = RNG.normal(size=(30, 3))
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
+NEW_FRAME = pd.DataFrame(NEW, columns=["a", "b", "c"])
 WORDS = FRAME.assign(city=np.where(X[:, 1] > 0, "Rom", "Oslo"))
 CITY = WORDS.astype({"city": "category"})
 
@@ -155,6 +156,23 @@ LABELS = {
     "X and y in another order": (
         fit(FRAME, pd.Series(Y, index=FRAME.index[::-1])),
         r"same index, but in another order.*y\.loc\[X\.index\]",
+    ),
+    "rows to judge by in another order": (
+        lambda: evaluate(
+            {"a": FITTED_FRAME}, NEW_FRAME, pd.Series(Y[:30], index=NEW_FRAME.index[::-1])
+        ),
+        "same index, but in another order",
+    ),
+    "calibration rows in another order": (
+        fit(
+            FRAME,
+            fit_params={"X_cal": NEW_FRAME, "y_cal": pd.Series(Y[:30], NEW_FRAME.index[::-1])},
+        ),
+        r"X_cal and y_cal have the same index.*y_cal\.loc\[X_cal\.index\]",
+    ),
+    "labels of another kind to judge by": (
+        lambda: evaluate({"a": FITTED}, NEW, np.where(Y[:30], "a", "b")),
+        r"it holds \['a', 'b'\]\. Give labels as the fit had them",
     ),
     "X and y in another order, as the message says": (
         fit(FRAME, pd.Series(Y, index=FRAME.index[::-1]).loc[FRAME.index]),
@@ -517,6 +535,10 @@ OTHER_ROWS = {
     "X_cal that is X in single precision": (
         kept(X_cal=X[:40].astype(np.float32), y_cal=Y[:40]),
         "40 of the 40 rows of X_cal also stand in X",
+    ),
+    "X_cal of copies": (
+        kept(X_cal=np.repeat(RNG.normal(size=(60, 3)), 4, axis=0), y_cal=np.repeat(Y[:60], 4)),
+        "60 independent calibration rows are too few",
     ),
     "X_cal that is X of few values": (
         fit(X.round(), Y, fit_params={"X_cal": X.round(), "y_cal": Y}),

@@ -160,9 +160,12 @@ def class_columns(y: object, classes: Array) -> Ints:
         known = set(np.asarray(classes).tolist())
         unknown = [label for label in labels.tolist() if label not in known][:5]
     if unknown:
+        some_known = bool(np.isin(labels, classes).any())
+        cure = "Leave out the rows of classes that the model does not know"
         raise ValueError(
             f"y must hold classes of the model, {np.asarray(classes).tolist()}; it holds "
-            f"{unknown} too. Leave out the rows of classes that the model does not know."
+            f"{unknown[:20]}{' too' if some_known else ''}. "
+            f"{cure if some_known else 'Give labels as the fit had them'}."
         )
     order = np.argsort(classes)
     return order[np.searchsorted(classes, labels, sorter=order)]

@@ -121,17 +121,18 @@ def warn_of_stopping_rows(name: str, X: Any, X_cal: Any, rows: Any) -> None:
         )
 
 
-def warn_of_other_order(X: Any, y: Any) -> None:
+def warn_of_other_order(X: Any, y: Any, names: tuple[str, str] = ("X", "y")) -> None:
     """Warn if X and y of pandas have the same index in another order: rows go by position."""
     first: Any = getattr(X, "index", None)
     second: Any = getattr(y, "index", None)
     if not (hasattr(first, "equals") and hasattr(second, "equals")) or first.equals(second):
         return
     if len(first) == len(second) and first.is_unique and first.isin(second).all():
+        table, labels = names
         warn(
-            "X and y have the same index, but in another order, and rows go by their position. If "
-            "a label belongs to the row of its index, give y.loc[X.index]; if not, "
-            "y.reset_index(drop=True).",
+            f"{table} and {labels} have the same index, but in another order, and rows go by their "
+            f"position. If a label belongs to the row of its index, give {labels}.loc["
+            f"{table}.index]; if not, {labels}.reset_index(drop=True).",
             DataWarning,
         )
 

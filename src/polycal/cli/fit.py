@@ -33,6 +33,8 @@ from .tables import labels_of
 N_TREES = 300
 # HistGradientBoosting takes fewer levels than this as categories, and more as ordered codes.
 MOST_LEVELS = 255
+# Rows from which a tenth of those of a fit, which tell a network when to stop, holds every class.
+ROWS_TO_STOP_BY = 100
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ def make_estimator(parent: str, X: Any, categories: list[str], seed: int, jobs: 
                 ("numbers", make_pipeline(SimpleImputer(), StandardScaler()), numbers),
             ]
         )
-        network = MLPClassifier((256,) * 2, early_stopping=True, random_state=seed)
+        stops = len(X) >= ROWS_TO_STOP_BY
+        network = MLPClassifier((256,) * 2, early_stopping=stops, random_state=seed)
         return make_pipeline(columns, network)
     columns = ColumnTransformer(
         [("categories", codes, categories), ("numbers", "passthrough", numbers)],

@@ -94,13 +94,15 @@ class InputChecks:
         together = "X_cal and y_cal go together: give both or neither."
         if X_cal is None:
             raise ValueError(together)
+        guards.warn_of_other_order(X_cal, y_cal, ("X_cal", "y_cal"))
         X, y = self._check_table(parent, X_cal, y_cal, reset=False)
         reading = parent.read(X, self.verbose) if parent.is_fitted else None
         if y is None and (reading is None or reading.labels is None):
             raise ValueError(together)
         y = _check_labels(y, X, reading, parent.in_order(X), "y_cal")
         codes = check_calibration_labels(y, classes, parent.is_fitted)
-        return LabelledRows(X, codes, np.ones(len(y)), np.arange(len(y)), None, reading)
+        groups = _groups_of_copies(X, y)
+        return LabelledRows(X, codes, np.ones(len(y)), np.arange(len(y)), groups, reading)
 
     def _check_eval_set(
         self, parent: Adapter, X: Any, X_cal: Any, parameters: dict[str, Any]

@@ -15,6 +15,7 @@ from .._utils import validation
 from .._utils.arrays import Array, Floats, Ints
 from .._utils.labels import class_columns
 from ..calibration.fitted_model import Answer
+from ..calibration.guards import warn_of_other_order
 from ..estimators import BaseCalibrator
 from .model_scores import ModelScores, ask, from_answer, of_parent, predictions
 from .result import INSIDE, TITLES, Evaluation, Figure
@@ -89,6 +90,7 @@ def evaluate(
     [1.0]
     """
     validation.check_local(X=X, y=y)
+    warn_of_other_order(X, y)
     validation.share(level=level)
     validation.count(n_rounds=n_rounds, n_bins=n_bins)
     named, outside = _name_models(models), name_rows(ood)

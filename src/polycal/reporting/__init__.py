@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._utils.files import atomic_file, check_named, check_replaceable
 from .._utils.validation import check_local, count
+from ..calibration.guards import warn_of_other_order
 from ..estimators import BaseCalibrator
 from .findings import Findings
 from .page import page
@@ -73,6 +74,7 @@ def report(
         )
     check_is_fitted(model, "model_")
     check_local(X=X, y=y, X_ood=X_ood)
+    warn_of_other_order(X, y)
     count(max_rows=max_rows)
     path = check_named(path)
     check_replaceable(path)
