@@ -19,7 +19,7 @@ LEAST_CLASSES, MOST_CLASSES = 3, 100
 # Rows times squared classes that a matrix is fitted on; of more rows, random ones are taken.
 MOST_PRODUCTS = 10**8
 # The slope at which the fit ends, in units of the mean log-loss.
-LEAST_SLOPE = 1e-9
+LEAST_SLOPE = 1e-8
 MOST_STEPS = 200
 
 
@@ -101,17 +101,21 @@ def fit_class_matrix(
     share = (weight / weight.sum())[:, None]
     stiffness = n_classes / n_independent
 
+    p_at: list[Floats] = []  # the last point of ``loss``, and the probabilities there
+
     def loss(flat: Floats) -> tuple[float, Floats]:
-        theta = flat.reshape(n_classes, -1)
-        log_proba = log_softmax(log_pi + inputs @ theta.T, axis=1)
-        value = 0.5 * stiffness * (flat @ flat) - (share * target * log_proba).sum()
-        residual = share * (np.exp(log_proba) - target)
+        log_p = log_softmax(log_pi + inputs @ flat.reshape(n_classes, -1).T, axis=1)
+        p = np.exp(log_p)
+        p_at[:] = flat.copy(), p
+        value = 0.5 * stiffness * (flat @ flat) - (share * target * log_p).sum()
+        residual = share * (p - target)
         return float(value), (residual.T @ inputs).ravel() + stiffness * flat
 
     def curvature(flat: Floats, direction: Floats) -> Floats:
         """The curvature times a direction."""
-        theta = flat.reshape(n_classes, -1)
-        p = np.exp(log_softmax(log_pi + inputs @ theta.T, axis=1))
+        if not np.array_equal(p_at[0], flat):
+            loss(flat)
+        p = p_at[1]
         moved = p * (inputs @ direction.reshape(n_classes, -1).T)
         bent = share * (moved - p * moved.sum(axis=1, keepdims=True))
         found: Floats = (bent.T @ inputs).ravel() + stiffness * direction
