@@ -122,7 +122,7 @@ def test_weights_count_as_copies_do(parents):
 
 
 def _sides(stream):
-    return stream.parent.stored.modes
+    return stream.parent.stored.to_save().modes
 
 
 def test_rows_that_repeat_by_nature_are_drawn_one_by_one(parents):
@@ -147,7 +147,7 @@ def test_the_saved_stream_goes_on_bit_for_bit(parents, tmp_path):
     assert_array_equal(again.predict_proba(X[NEW]), model.predict_proba(X[NEW]))
     one, other = model.stream_.parent, again.stream_.parent
     assert_array_equal(one.tables.to_save().total, other.tables.to_save().total)
-    assert_array_equal(one.stored.values, other.stored.values)
+    assert_array_equal(one.stored.to_save().values, other.stored.to_save().values)
 
 
 def test_old_rows_fade(parents):
