@@ -37,7 +37,7 @@ MOST_MODES = 300_000
 # Parts of the memory of a kernel that its near modes take, in tables and by themselves.
 NEAR_SHARE, MODES_SHARE = 0.25, 0.5
 # Bytes of a mode in the tables of one sequence, where about half of the modes have a bucket.
-BYTES_IN_TABLES = 4.0
+BYTES_IN_TABLES = 6.0
 # Rows repeat by nature where fewer than this share of them are distinct.
 DISTINCT = 0.9
 # The calibration is due again when there are this many more rows, as a part of those that count.

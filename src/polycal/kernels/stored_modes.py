@@ -161,9 +161,9 @@ class StoredModes:
 
     def _taken(self, rows: Ints) -> Self:
         assert self.modes is not None
-        parts = {"modes": self.modes[rows], "key": self.key[rows]}
-        parts |= {"priority": self.priority[rows], "values": self.values[rows]}
-        return replace(self, **parts, order=None, room=())
+        found = type(self)(self.most, self.modes[rows], self.key[rows])
+        found.priority, found.values = self.priority[rows], self.values[rows]
+        return found
 
     def to_save(self) -> Self:
         """The form that is saved, with leaf ids in their smallest type."""
