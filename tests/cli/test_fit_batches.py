@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -98,7 +100,20 @@ def test_a_large_parquet_file_streams_by_itself(messy, monkeypatch):
         said = call("fit", messy / "t.parquet", *options, "--memory-limit", "200MiB")
     assert "is large, and is fitted batch by batch; --no-stream reads it whole" in said.stderr
     assert polycal.load(messy / "l.polycal").calibration_ == "stream"
-    assert not fit_batches.is_large(Source(messy / "t.csv"))
+
+
+def test_which_files_are_large(messy, tmp_path, monkeypatch):
+    text, zipped = messy / "t.csv", tmp_path / "t.csv.gz"
+    zipped.write_bytes(gzip.compress(text.read_bytes()))
+    names = (text, zipped, messy / "t.parquet")
+    assert not any(fit_batches.is_large(Source(name)) for name in names)
+    assert not fit_batches.is_large(Source(Path("-")))
+    assert not fit_batches.is_large(Source(tmp_path / "none.csv"))
+    monkeypatch.setattr(fit_batches, "MANY_BYTES", 100_000)
+    assert all(fit_batches.is_large(Source(name)) for name in names)
+    monkeypatch.setattr(fit_batches, "MANY_BYTES", 1e9)
+    monkeypatch.setattr(fit_batches, "MANY_ROWS", 2000)
+    assert [fit_batches.is_large(Source(name)) for name in names] == [False, False, True]
 
 
 def test_what_cannot_stream(messy):

@@ -28,6 +28,7 @@ def stored(most, parts, time=0.0):
 
 
 def assert_same(one, other):
+    one, other = one.to_save(), other.to_save()
     assert_array_equal(one.modes.codes, other.modes.codes)
     assert_array_equal(one.key, other.key)
     assert_allclose(one.values, other.values, rtol=1e-12)
@@ -46,7 +47,7 @@ def test_order_batches_and_merges_do_not_matter_and_sums_are_of_all_rows(most):
     assert len(whole) == min(most, len(np.unique(KEY)))
     for key, values in zip(whole.key[:5], whole.values[:5], strict=True):
         assert_allclose(values, VALUES[key == KEY].sum(axis=0))
-    assert list(whole.contradictions()) == []
+    assert list(whole.to_save().contradictions()) == []
 
 
 def test_the_modes_of_lowest_priority_are_stored():
@@ -80,6 +81,31 @@ def test_merging_leaves_the_other_as_it_was():
     assert_allclose(mine.values, 2 * before)
 
 
+def test_a_copy_and_what_was_saved_stay_as_they_were():
+    first, rest = np.arange(300), np.arange(300, 900)
+    mine = stored(40, [first])
+    before = [mine.copy(), mine.to_save(), stored(40, [first])]
+    mine.add(MODES[rest], KEY[rest], VALUES[rest])
+    for found in before[:2]:
+        assert_same(found, before[2])
+    before[0].add(MODES[rest], KEY[rest], VALUES[rest])
+    assert_same(mine, before[0])
+
+
+def test_leaf_ids_that_need_more_bytes_may_come_later():
+    wide = ActivationModes.from_leaves(1000 + MODES.codes.astype(int))
+    found = stored(2000, [np.arange(0, 500), np.arange(500, 900)])
+    n_modes, key = len(found), keys_of(wide, EXECUTION)
+    found.add(wide, key, VALUES)
+    found.add(MODES[:10], KEY[:10], VALUES[:10])
+    assert len(found) == 2 * n_modes
+    saved = found.to_save()
+    assert_array_equal(saved.key, keys_of(saved.modes, EXECUTION))
+    place = int(np.argmax(saved.key == key[7]))
+    assert_array_equal(saved.modes.codes[place], wide.codes[7])
+    assert_allclose(saved.values[place], VALUES[key == key[7]].sum(axis=0))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -91,5 +117,5 @@ def test_merging_leaves_the_other_as_it_was():
     ],
 )
 def test_forged_modes_are_refused(change, message):
-    forged = replace(stored(40, [np.arange(900)]), **change)
+    forged = replace(stored(40, [np.arange(900)]).to_save(), **change)
     assert any(message in text for text in forged.contradictions())

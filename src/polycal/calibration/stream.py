@@ -33,11 +33,11 @@ from .reservoir import Reservoir
 CALIBRATION_SHARE = 0.1
 MOST_CALIBRATION_ROWS = 10_000
 # Modes that are stored, as neighbours, at most.
-MOST_MODES = 150_000
+MOST_MODES = 300_000
 # Parts of the memory of a kernel that its near modes take, in tables and by themselves.
-NEAR_SHARE, MODES_SHARE = 0.5, 0.25
-# Bytes of a mode in one table, of which some leave it out.
-BYTES_IN_TABLE = 8.0
+NEAR_SHARE, MODES_SHARE = 0.25, 0.5
+# Bytes of a mode in the tables of one sequence, where about half of the modes have a bucket.
+BYTES_IN_TABLES = 6.0
 # Rows repeat by nature where fewer than this share of them are distinct.
 DISTINCT = 0.9
 # The calibration is due again when there are this many more rows, as a part of those that count.
@@ -401,12 +401,11 @@ def _kernel(
 ) -> Kernel:
     """Tables for modes like these, and as many modes as have room beside them."""
     how = sampling_of(by_planes, settings, 1.0 - NEAR_SHARE - MODES_SHARE)
-    n_tables = N_SEQUENCES * len(how.scales)
     mode_bytes = 8.0 * n_values + modes.codes.shape[1] * modes.codes.itemsize
     memory = min(settings.memory / 2, 2.0**50)
     most = min(
         MOST_MODES,
-        int(NEAR_SHARE * memory / (BYTES_IN_TABLE * n_tables)),
+        int(NEAR_SHARE * memory / (BYTES_IN_TABLES * N_SEQUENCES)),
         int(MODES_SHARE * memory / mode_bytes),
     )
     tables = StreamTables.empty(modes, n_classes, n_groups, how)

@@ -9,7 +9,7 @@ import numpy as np
 from .._utils.arrays import Array, Floats
 from ..core.execution import Execution
 from ..gate.bandwidth import EstimatedFrom
-from ..kernels import PathTables, SampledIndex, StreamedTables
+from ..kernels import SampledIndex, StreamedTables
 from ..parents import Adapter
 from ..posterior.votes import (
     STREAM_HYPERPLANE_POWERS,
@@ -65,10 +65,12 @@ def reference_of_stream(
     stream: Stream, shares: Floats, settings: ReferenceSettings, execution: Execution
 ) -> ReferenceSet:
     """Stored modes as polytopes with their density, and the votes of all rows."""
-    frame, first = stream.frame, stream.parent
+    # Stored modes lie in the order in which they came.
+    first, *others = (replace(kernel, stored=kernel.stored.to_save()) for kernel in stream.kernels)
+    frame = stream.frame
     table, columns, stored = frame.table, frame.known_columns, first.stored
     assert stored.modes is not None
-    modes = stored.modes.narrowed()
+    modes = stored.modes
     polytopes, clipped = frame.moments.polytopes(modes, stored.values, stream.unit)
     by_query = settings.votes is QueryVotes
     stand_in = frame.planes is not None and stream.hyperplanes is None
@@ -79,11 +81,10 @@ def reference_of_stream(
         powers = STREAM_HYPERPLANE_POWERS if stand_in else STREAM_PARENT_POWERS
         votes = QueryVotes(evidence, shares, n_samples, powers)
     hyperplanes = None
-    if stream.hyperplanes is not None:
-        second = stream.hyperplanes
+    for second in others:
         counts = stream.unit * second.stored.values
-        others = _evidence(second, counts, True, stream, settings, False, execution)
-        hyperplanes = QueryVotes(others, shares, n_samples, STREAM_HYPERPLANE_POWERS)
+        labels = _evidence(second, counts, True, stream, settings, False, execution)
+        hyperplanes = QueryVotes(labels, shares, n_samples, STREAM_HYPERPLANE_POWERS)
     robust = frame.moments.clipped
     some = None if clipped is None else EstimatedFrom(clipped, np.arange(len(polytopes)))
     density = settings.bandwidth.density(
@@ -125,12 +126,9 @@ def _evidence(
     """Labels of all rows by the tables of a kernel, and its stored modes as neighbours."""
     stored, tables = kernel.stored, kernel.tables
     assert stored.modes is not None
-    modes = stored.modes.narrowed()
+    modes = stored.modes
     how = sampling_of(by_planes, settings, NEAR_SHARE)
-    paths = (tables.draws, tables.salt, tables.scales, tables.n_groups)
-    near = PathTables.along(*paths).within(how.memory, modes, counts, execution)
-    near = near.of(modes, counts, len(modes), execution)
-    streamed = StreamedTables(tables, near, _row_weight(stream, counts))
+    streamed = StreamedTables.of(tables, modes, how.memory, _row_weight(stream, counts), execution)
     index = SampledIndex(modes, counts, len(modes), how, hidden_labels, streamed)
     return LabelEvidence(modes, counts, index.hidden_labels, index)
 

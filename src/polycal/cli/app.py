@@ -95,8 +95,8 @@ def fit(
         bool | None,
         typer.Option(
             "--stream/--no-stream",
-            help="Fit batch by batch, on more rows than memory; by default a Parquet file of more "
-            "than a million rows is.",
+            help="Fit batch by batch, on more rows than memory; by default a file of more than 500 "
+            "MB, or a Parquet file of more than a million rows, is.",
             show_default=False,
         ),
     ] = None,

@@ -36,6 +36,8 @@ SAMPLE_BYTES = 1 << 20
 SAMPLE_LINES = 200
 # Rows that become one piece of a frame; cells as Python objects take ten times the memory.
 PIECE = 50_000
+# First bytes of a zipped file, and how much larger tables are that were zipped.
+GZIP, UNZIPPED = b"\x1f\x8b", 5.0
 # Whole numbers with missing values stay whole, and dates are of one type.
 EXACT = {"integer_object_nulls": True, "date_as_object": False}
 
@@ -110,18 +112,21 @@ class Source:
                 f"{self.name} is zipped, and damaged or cut: {error}. Copy it again."
             ) from None
 
-    def n_parquet_rows(self) -> int | None:
-        """Number of rows of a Parquet file, by its description; None for other files."""
+    def size(self) -> tuple[int | None, float]:
+        """Rows, where a Parquet file says how many, and bytes unzipped, about; stdin has 0."""
         if self.path == STREAM or not self.path.is_file():
-            return None
+            return None, 0.0
         with open(self.path, "rb") as file:
-            if file.read(4) != b"PAR1":
-                return None
+            begin = file.read(4)
+        n_bytes = float(self.path.stat().st_size)
+        if begin != b"PAR1":
+            return None, n_bytes * (UNZIPPED if begin.startswith(GZIP) else 1.0)
         try:
             metadata = optional("pyarrow.parquet", "cli").read_metadata(self.path)
         except (optional("pyarrow", "cli").ArrowException, OSError):
-            return None  # reading it says what is wrong
-        return int(metadata.num_rows)
+            return None, 0.0  # reading it says what is wrong
+        groups = range(metadata.num_row_groups)
+        return int(metadata.num_rows), sum(metadata.row_group(i).total_byte_size for i in groups)
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
@@ -376,7 +381,7 @@ def _peek(file: IO[bytes]) -> bytes:
 
 
 def _unzipped(file: IO[bytes]) -> IO[bytes]:
-    if not _peek(file).startswith(b"\x1f\x8b"):
+    if not _peek(file).startswith(GZIP):
         return file
     return io.BufferedReader(gzip.GzipFile(fileobj=file), SAMPLE_BYTES)
 

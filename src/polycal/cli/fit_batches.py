@@ -20,16 +20,17 @@ from .fit import FitOptions, calibrator, check_features, summary, weights_of
 from .roles import decide
 from .tables import labels_of
 
-# Rows of a Parquet file beyond which it is fitted in batches.
-MANY_ROWS = 1_000_000
+# Rows of a Parquet file, or bytes of any, beyond which it is fitted in batches. Cells of text take
+# several times as much memory as in the file.
+MANY_ROWS, MANY_BYTES = 1_000_000, 5e8
 # Rows of a piece, and of the sample that says how columns are read.
 PIECE_ROWS, SAMPLE_ROWS = 50_000, 100_000
 
 
 def is_large(source: Source) -> bool:
     """Whether a file is fitted in batches unless the user says otherwise."""
-    n_rows = source.n_parquet_rows()
-    return n_rows is not None and n_rows > MANY_ROWS
+    n_rows, n_bytes = source.size()
+    return n_bytes > MANY_BYTES or (n_rows or 0) > MANY_ROWS
 
 
 def fit_source(

@@ -186,7 +186,7 @@ def build_table(hashes, left_out, salt, modes, n_classes):
 
     The mode of lowest random priority stands for a bucket, among those that may be neighbours
     where there are any. Priorities differ from one sequence to another, so that all modes get
-    their turn.
+    their turn. Without classes, a bucket has that mode alone.
     """
     n_rows = len(hashes)
     bucket = np.empty(n_rows, np.int32)
@@ -205,7 +205,7 @@ def build_table(hashes, left_out, salt, modes, n_classes):
                 row[b], lowest[b] = i, priority
     begin, n_members, most = np.zeros(n_buckets + 1, np.int64), 0, 0
     for b in range(n_buckets):
-        if size[b] == 1 and modes.label[row[b]] >= 0:
+        if n_classes == 0 or (size[b] == 1 and modes.label[row[b]] >= 0):
             size[b] = 0  # the mode itself has its class and weight
         n_members += size[b]
         begin[b + 1] = n_members
@@ -476,7 +476,7 @@ def is_sound(tables, first, last, label, n_classes):
                 continue
             row = np.int64(tables.value[slot])
             if row >= 0:
-                if row >= len(label) or label[row] < 0:
+                if row >= len(label) or (label[row] < 0 and n_classes > 0):
                     return False
                 continue
             b = -1 - row
