@@ -37,6 +37,13 @@ def no_confidence_levels() -> Iterator[None]:
 
 
 @contextmanager
+def no_class_matrix() -> Iterator[None]:
+    """The pool has the same weights for every class."""
+    with _swapped(fit, "fit_class_matrix", lambda *rows: None):
+        yield
+
+
+@contextmanager
 def labels_by_all_layers() -> Iterator[None]:
     """Labels are weighed by all groups of the modes, as neighbours are."""
 

@@ -67,6 +67,7 @@ CHANGES = {
     "no hyperplanes": Change({"n_hyperplanes": 0}),
     "256 hyperplanes": Change({"n_hyperplanes": 256}),
     "4096 hyperplanes": Change({"n_hyperplanes": 4096}),
+    "no class matrix": Change(hook=_hooks.no_class_matrix),
     "no confidence levels": Change(hook=_hooks.no_confidence_levels),
     "labels by all layers": Change(hook=_hooks.labels_by_all_layers, parents=("network",)),
     "no output layer": Change(hook=_hooks.no_output_layer, parents=("network",)),

@@ -284,12 +284,19 @@ def test_without_levels_the_pool_speaks(iris_model):
     with _hooks.no_confidence_levels():
         model = fit()
     answer, posterior = model.answer(X), model.model_.posterior
-    kept = Pool(model.pool_weights_, posterior.pool.offset)
+    kept = Pool(model.pool_weights_, posterior.pool.offset, matrix=posterior.pool.matrix)
     votes = fit().answer(X).votes  # the same evidence
     sources = (model.estimator_.predict_proba(X), *votes)
     views = [views_of(p, posterior.train_prior, posterior.n_rows) for p in sources]
     expected = shift_prior(kept(np.stack(views)), posterior.fitted_prior, posterior.prior)
     np.testing.assert_allclose(answer.log_posterior, expected, rtol=1e-9)
+
+
+def test_without_the_class_matrix(iris_model):
+    _, _, fit = iris_model
+    with _hooks.no_class_matrix():
+        assert fit().model_.posterior.pool.matrix is None
+    assert fit().model_.posterior.pool.matrix is not None  # undone
 
 
 def test_without_the_output_layer_one_group_is_gone():
