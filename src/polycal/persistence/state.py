@@ -18,6 +18,7 @@ import numpy as np
 
 from .._utils.arrays import Array as AnyArray
 from .._utils.saved import Array, Number, Part, Spec, Unsaved, Value, declarations
+from ..calibration.reference_set import ReferenceSet
 from ..core.reading import leaf_type
 from ..core.roles import ColumnRoles
 from .errors import AlteredFileError
@@ -25,6 +26,8 @@ from .values import Packer, Unpacker, expect_keys, expect_type
 
 # Types of activation modes in a file; leaf ids are stored in as few bytes as they need.
 LEAF_TYPES = ("uint8", "uint16", "int32")
+# A field that files of older versions lack.
+NEWER_FIELDS: dict[type, str] = {ColumnRoles: "units", ReferenceSet: "directions"}
 
 
 def pack_part(packer: Packer, part: Any, name: str) -> dict[str, Any]:
@@ -112,8 +115,9 @@ class PartReader(Unpacker):
             for field, spec in declarations(kind).items()
             if not isinstance(spec, Unsaved)
         }
-        if kind is ColumnRoles and "units" not in expect_type(dict, node):
-            del saved["units"]  # an older file, in which no column has a unit
+        newer = NEWER_FIELDS.get(kind, "")
+        if newer not in expect_type(dict, node):
+            saved.pop(newer, None)  # an older file, in which this has its default
         name, *_ = expect_keys(node, "type", *saved)
         if name != kind.__name__:
             raise AlteredFileError(
