@@ -134,10 +134,28 @@ def test_every_method_has_every_figure(finished):
         has_probabilities = method not in vision.DETECTORS
         assert (own["metric"] == "ece").sum() == has_probabilities
         assert (own["metric"] == "oce").sum() == 3 * has_probabilities
+        for level in vision.LEVELS:
+            rejected = own[own["metric"] == f"rejected at {level:g}"]
+            assert set(rejected["ood"]) == {"cifar100", "svhn", "noise"}
+            assert rejected["value"].between(0, 1).all()
     parent = scored[(scored["method"] == "parent") & (scored["metric"] == "accuracy")]["value"]
     trained = frame[(frame["stage"] == "train") & (frame["metric"] == "accuracy")]
     assert parent.item() == pytest.approx(trained["value"].iloc[0], abs=0.01)
     assert parent.item() > 0.4  # chance is 0.25; a small network may lose a class
+
+
+def test_shares_rejected_are_those_below_the_floor_of_the_calibration_images():
+    """By hand: of 199 images at most one in a hundred new ones is below the second lowest."""
+    scores = {"cal": np.arange(199.0), "here": np.arange(-1.0, 9.0), "there": np.zeros(4)}
+    found = {
+        (r["metric"], r.get("ood")): r["value"] for r in vision.rejected(scores, "here", ["there"])
+    }
+    assert found == {
+        ("false alarms at 0.01", None): 0.2,
+        ("rejected at 0.01", "there"): 1.0,
+        ("false alarms at 0.05", None): 1.0,
+        ("rejected at 0.05", "there"): 1.0,
+    }
 
 
 def test_scores_run_elsewhere_from_what_a_training_left(finished, tmp_path):

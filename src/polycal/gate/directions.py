@@ -51,7 +51,8 @@ class Directions:
         unit, size = unit_length(X), counts.sum(axis=1)
         of_class = counts.sum(axis=0)
         centers = (counts.T @ unit)[of_class > 0] / of_class[of_class > 0, None]
-        squares = _squares(unit * np.sqrt(size)[:, None], execution.device)
+        weighted = unit if (size == 1.0).all() else unit * np.sqrt(size)[:, None]
+        squares = _squares(weighted, execution.device)
         covariance = (squares - centers.T @ (of_class[of_class > 0, None] * centers)) / size.sum()
         n, d = len(unit), unit.shape[1]
         mean = max(np.trace(covariance) / d, SHORTEST)
