@@ -310,12 +310,28 @@ def test_image_simulation_in_tiny_form(tmp_path, monkeypatch):
     assert (tmp_path / "image_simulation.svg").exists()
 
 
+def test_the_cnn_of_the_repetition_that_learned_nothing_learns():
+    """Seed 0, repetition 4, a quarter of its images and passes: no node dies."""
+    import torch
+
+    seed = Options().seed_of(rep=4)
+    X, y = image_simulation.make_shape_images(1000, random_state=seed)
+    encoder, head = image_simulation.make_cnn(3, 4, seed)
+    net = torch.nn.Sequential(encoder, head)
+    image_simulation.train_cnn(net, X, y, 5, seed, "cpu")
+    with torch.no_grad():
+        on = (head[0](encoder(torch.as_tensor(X))) > 0).float().mean(dim=0)
+        error = (net(torch.as_tensor(X)).argmax(dim=1).numpy() != y).mean()
+    assert on.min() > 0
+    assert error < 0.45
+
+
 def test_intensity_scales_what_the_cnn_sees():
-    """Pixels 0 to 255 in; at twice the intensity the convolution without its bias doubles."""
+    """Pixels 0 to 255 in; at twice the intensity the convolution doubles, and black stays so."""
     import torch
 
     encoder, _ = image_simulation.make_cnn(2, 4, seed=0)
-    encoder[2].bias.data.zero_()
+    assert encoder(torch.zeros(1, 100, 100)).abs().max() == 0
     one = image_simulation.shifted("intensity", 100.0, 3, seed=0)
     two = image_simulation.shifted("intensity", 200.0, 3, seed=0)
     with torch.no_grad():

@@ -117,7 +117,8 @@ class Directions:
 
     @cached_property
     def _mean_squares(self) -> Floats:
-        return (self.means**2).sum(axis=1)
+        squares: Floats = (self.means**2).sum(axis=1)
+        return squares
 
     @cached_property
     def _kept(self) -> dict[str, list[Any]]:
