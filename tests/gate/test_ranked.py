@@ -9,11 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from polycal.gate.ranked import TAIL, RankedTerms
 
 
-def fit(terms, share=None, weight=None, new_weight=None):
+def fit(terms, weight=None, new_weight=None):
     terms = np.atleast_2d(np.asarray(terms, dtype=float))
-    share = np.ones(len(terms)) if share is None else np.asarray(share, dtype=float)
     weight = np.ones(terms.shape[1]) if weight is None else np.asarray(weight, dtype=float)
-    return RankedTerms.fit(terms, share, weight, new_weight)
+    return RankedTerms.fit(terms, weight, new_weight)
 
 
 def test_ranks_by_hand():
@@ -52,7 +51,7 @@ def test_the_score_rises_with_each_term_is_continuous_and_falls_without_end():
     rng = np.random.default_rng(0)
     terms = rng.standard_t(2, size=(3, 400))
     terms[1] = terms[1].round(1)  # ties
-    ranked, _ = fit(terms, [0.5, 0.5, 1.0])
+    ranked, _ = fit(terms)
     grid = np.sort(np.concatenate([terms[1], terms[1] - 1e-12, np.linspace(-1e6, 50, 999)]))
     for j in range(3):
         moved = np.zeros((3, len(grid)))
@@ -86,8 +85,7 @@ def test_a_new_row_is_among_the_lowest_no_more_often_than_their_share(n, kind):
             terms = terms[:1]
         elif kind == "a mixture":
             terms[:, rng.random(n + new) < 0.03] -= 1e3
-        share = np.array([0.5, 0.5, 1.0])[: len(terms)]
-        ranked, own = fit(terms[:, :n], share)
+        ranked, own = fit(terms[:, :n])
         floor = conformal_floor(own, np.ones(n), level)
         out[i] = (ranked.sums(terms[:, n:]) < floor).mean()
     error = out.std() / np.sqrt(n_sets)
@@ -98,6 +96,6 @@ def test_a_new_row_is_among_the_lowest_no_more_often_than_their_share(n, kind):
 def test_forged_ranks_are_refused():
     ranked, _ = fit(np.arange(50.0))
     assert list(ranked.contradictions()) == []
-    broken = RankedTerms(ranked.values[:, ::-1], ranked.log_p, ranked.scale, ranked.share)
+    broken = RankedTerms(ranked.values[:, ::-1], ranked.log_p, ranked.scale)
     assert list(broken.contradictions()) == ["the ranks of a term do not rise with its values"]
     assert_array_equal(ranked.values[0], np.arange(int(TAIL * 50) - 1, 50))

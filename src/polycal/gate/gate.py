@@ -28,9 +28,6 @@ SLOPE = 50.0
 # Weight of the posterior's lift beside log f, whose interquartile range is 2.2.
 LIFT_WEIGHT = 2.0
 
-# What mean cosine, class distance and energy count for: both distances together as much as energy.
-TERM_SHARES = (0.5, 0.5, 1.0)
-
 NO_LOGITS = (
     "this model needs the logits of an encoder's head, which its parent does not give. Load it "
     "with the network that it was fitted with."
@@ -216,7 +213,7 @@ class GeodesicGate(Gate):
 
 @dataclass(frozen=True)
 class DirectionGate(Gate):
-    """For directions of an embedding: log f = weighted sum of three log p-values / scale.
+    """For directions of an embedding: log f = sum of three log p-values / scale.
 
     The terms are the mean cosine to the nearest rows of the fit, minus the distance to the nearest
     class mean in units of the spread within classes, and the energy of the logits. Each sees what
@@ -237,7 +234,7 @@ class DirectionGate(Gate):
     ) -> tuple[Self, Floats]:
         terms = np.concatenate([direction_terms(fold) for fold in folds], axis=1)
         weight = np.ones(terms.shape[1]) if weight is None else weight
-        ranked, sums = RankedTerms.fit(terms, np.array(TERM_SHARES), weight, new_weight)
+        ranked, sums = RankedTerms.fit(terms, weight, new_weight)
         scale = logistic_scale(sums)
         return cls(n_samples, 0.0, by_similarity, scale, ranked), sums / scale
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._utils.arrays import Floats, is_ascending
-from .._utils.saved import LARGEST_LOG, saved_array, saved_log, saved_weight
+from .._utils.saved import LARGEST_LOG, saved_array, saved_log
 from .floor import ranks
 
 # Lowest share of the calibration rows that an exponential tail stands for.
@@ -35,15 +35,14 @@ class RankedTerms:
     log_p: Floats = saved_log("float64 terms ranked")  # of a new row with that value
     # by which a value falls below the first while p falls by a factor of e
     scale: Floats = saved_array("float64 terms", least=SMALLEST, most=LARGEST_LOG)
-    share: Floats = saved_weight("float64 terms")  # what each term counts for in the sum
 
     @classmethod
     def fit(
-        cls, terms: Floats, share: Floats, weight: Floats, new_weight: float | None = None
+        cls, terms: Floats, weight: Floats, new_weight: float | None = None
     ) -> tuple[RankedTerms, Floats]:
         """From the terms of the calibration rows, shape (n_terms, n_rows), and their own sums.
 
-        ``share`` says what each term counts for, ``weight`` what each row does.
+        ``weight`` says what each row counts for.
         """
         n = terms.shape[1]
         new = float(weight.mean() if new_weight is None else new_weight)
@@ -63,16 +62,15 @@ class RankedTerms:
             found[order] = log_rank
             values.append(value[max(n_tail - 1, 0) :])
             log_p.append(np.log(above[max(n_tail - 1, 0) :]))
-        ranked = cls(np.stack(values), np.stack(log_p), np.array(scale), share)
-        return ranked, share @ own
+        return cls(np.stack(values), np.stack(log_p), np.array(scale)), own.sum(axis=0)
 
     def sums(self, terms: Floats) -> Floats:
-        """Weighted sum over the terms of the log p-values of new rows."""
+        """Sum over the terms of the log p-values of new rows."""
         total = np.zeros(terms.shape[1])
         for j, term in enumerate(terms):
             values, log_p = self.values[j], self.log_p[j]
             beyond = np.minimum(term - values[0], 0.0) / self.scale[j]
-            total += self.share[j] * (np.interp(term, values, log_p) + beyond)
+            total += np.interp(term, values, log_p) + beyond
         return total
 
     def contradictions(self) -> Iterator[str]:
