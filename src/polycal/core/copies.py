@@ -14,6 +14,8 @@ from .table import column_values, is_missing, n_columns
 
 # Equal rows are copies where fewer rows than this would be equal by chance.
 CHANCE = 0.05
+# Columns in which rows are compared before all others: in most wide tables no two are equal there.
+FIRST_COLUMNS = 16
 
 
 def find_copies(X: Any) -> Ints | None:
@@ -22,6 +24,8 @@ def find_copies(X: Any) -> Ints | None:
     Rows of discrete data are often equal by chance. Equal rows are copies only where chance would
     make fewer than ``CHANCE`` other rows equal to them, if the columns were independent.
     """
+    if _differ_at_once(X):
+        return None
     codes = _codes(X)
     return None if codes is None else _groups(codes)
 
@@ -32,6 +36,8 @@ def copies_between(X: Any, Y: Any) -> tuple[Bools, float]:
     By chance, the copies of a row are as likely on one side as on both. The chance is of as many
     groups of copies with rows on both sides.
     """
+    if _differ_at_once(X, Y):
+        return np.zeros(0, dtype=bool), 1.0
     first, second = _codes(X), _codes(Y)
     groups = None
     if first is not None and second is not None and len(first) == len(second):
@@ -111,14 +117,26 @@ def row_hashes(X: Any) -> Array | None:
     return None if codes is None else _hash(codes)
 
 
-def _codes(X: Any) -> list[Array] | None:
-    """A number for each value of each column; None for what is no table."""
+def _differ_at_once(*tables: Any) -> bool:
+    """Whether no two rows of these tables are equal in the first columns alone."""
+    hashes = []
+    for X in tables:
+        codes = _codes(X, FIRST_COLUMNS)
+        if codes is None:
+            return False
+        hashes.append(_hash(codes))
+    together = np.concatenate(hashes)
+    return len(np.unique(together)) == len(together)
+
+
+def _codes(X: Any, most: int | None = None) -> list[Array] | None:
+    """A number for each value of each column, or of the first ones; None for what is no table."""
     if isinstance(X, np.ndarray) and X.ndim > 2:
         X = X.reshape(len(X), -1)
     is_table = hasattr(X, "columns") or (isinstance(X, np.ndarray) and X.ndim == 2)
     if not is_table or len(X) == 0 or n_columns(X) == 0:
         return None
-    return [_value_codes(_values(X, j)) for j in range(n_columns(X))]
+    return [_value_codes(_values(X, j)) for j in range(n_columns(X))[:most]]
 
 
 def _values(X: Any, j: int) -> Array:
