@@ -72,6 +72,27 @@ class Neighbours:
         return torch.cat(found).double().cpu().numpy()
 
 
+class VirtualLogit:
+    """ViM: energy less the length outside of the principal subspace, in the unit of the logits.
+
+    Wang et al. 2022. Without the weights of a single last layer, the origin is the mean of the
+    training rows; the subspace has half of the directions.
+    """
+
+    def __init__(self, X: NDArray, logits: NDArray):
+        self.mean = X.mean(axis=0, dtype=float)
+        centred = X - self.mean
+        vectors = np.linalg.eigh(centred.T @ centred)[1]
+        self.residual = vectors[:, : X.shape[1] - X.shape[1] // 2]
+        self.unit = logits.max(axis=1).mean() / self._outside(X).mean()
+
+    def _outside(self, X: NDArray) -> NDArray:
+        return np.linalg.norm((X - self.mean) @ self.residual, axis=1)
+
+    def __call__(self, X: NDArray, logits: NDArray) -> NDArray:
+        return energy(logits) - self.unit * self._outside(X)
+
+
 def odin_logits(
     model: nn.Module,
     x: Tensor,

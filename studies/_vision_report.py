@@ -25,8 +25,12 @@ ORDER = (
     "focal",
     "dual focal",
 )
+HIGHER = ("accuracy", "auroc", "rejected")  # is better
+REJECTED = tuple(
+    f"{what} at {level}" for level in ("0.01", "0.05") for what in ("rejected", "false alarms")
+)
 TIMED = ("fit", "predict", "forward")
-DETECTORS = ("energy", "mahalanobis", "knn")
+DETECTORS = ("energy", "mahalanobis", "knn", "vim")
 USED_OUTLIERS = ("oe", "acet", "kdn oe")
 ID_FIGURES = {"accuracy": "accuracy", "ece": "ECE", "confidence on errors": "MMC on errors"}
 # OpenOOD v1.5, CIFAR-10, ResNet-18: the mean over its near sets, CIFAR-100 and Tiny ImageNet.
@@ -42,7 +46,7 @@ def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
 def best_score(frame: pd.DataFrame) -> pd.DataFrame:
     """AUROC and FPR by the score that a method is known for: KDN's is its density."""
     kdn = frame["method"].str.startswith("kdn")
-    detection = frame["metric"].isin(["auroc", "fpr"])
+    detection = frame["metric"].isin(["auroc", "fpr", *REJECTED])
     return frame[~detection | ~kdn | (frame["score"] == "density")]
 
 
@@ -67,6 +71,7 @@ def write_tables(frame: pd.DataFrame, folder: Path) -> Path:
         lines += _block("In distribution", ours, paper, list(ID_FIGURES), ORDER)
         lines += _block("OCE", ours, paper, ["oce"], ORDER)
         lines += _block("Detection", ours, paper, ["auroc", "fpr"], (*ORDER, *DETECTORS))
+        lines += _block("Share rejected", ours, paper, list(REJECTED), (*ORDER, *DETECTORS))
         lines += _times(frame[frame["encoder"] == encoder])
     path = folder / "tables.md"
     write_atomically(path, "\n".join(lines) + "\n")
@@ -83,7 +88,7 @@ def _block(
     for name, ood, metric in chosen[["id", "ood", "metric"]].drop_duplicates().to_numpy():
         own = _line(ours, name, ood, metric)
         theirs = _line(paper, name, ood, metric)
-        label = ID_FIGURES.get(metric, metric.upper())
+        label = metric if metric in REJECTED else ID_FIGURES.get(metric, metric.upper())
         start = f"| {NAMES.get(name, name)} | {NAMES.get(ood, ood)} | {label} |"
         lines.append(
             f"{start} ours | " + " | ".join(_shown(own, m, metric) for m in methods) + " |"
@@ -102,7 +107,7 @@ def _line(table: pd.DataFrame, name: str, ood: str, metric: str) -> pd.DataFrame
 def _shown(own: pd.DataFrame, method: str, metric: str) -> str:
     if method not in own.index:
         return ""
-    best = own["mean"].max() if metric in ("accuracy", "auroc") else own["mean"].min()
+    best = own["mean"].max() if metric.startswith(HIGHER) else own["mean"].min()
     mean, deviation = own.loc[method, "mean"], own.loc[method, "std"]
     text = f"{mean:.4f}" + ("" if pd.isna(deviation) else f" +- {deviation:.4f}")
     return f"**{text}**" if mean == best else text

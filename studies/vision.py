@@ -31,6 +31,7 @@ from scipy.special import softmax
 from benchmarks._protocol import SMALLEST
 from polycal import PAPER, GeodesicCalibrator, TorchParent
 from polycal._utils.files import atomic_file
+from polycal.gate.floor import conformal_floor
 from polycal.metrics import (
     auroc,
     expected_calibration_error,
@@ -60,7 +61,9 @@ from .data import cache
 ENCODERS = ("lite0", "resnet18")
 KDN = {"kdn": {}, "kdn PAPER": PAPER, "kdn oe": {}}
 RECALIBRATED = ("isotonic", "sigmoid", "temperature")
-DETECTORS = ("energy", "mahalanobis", "knn")
+DETECTORS = ("energy", "mahalanobis", "knn", "vim")
+# False alarms at which the share of rejected images is stated.
+LEVELS = (0.01, 0.05)
 METHODS = ("parent", *KDN, *RECALIBRATED, "odin", *DETECTORS)
 TIMED_ON_CPU = 2000
 # What a method starts from; all others from the network that cross-entropy trained.
@@ -180,7 +183,7 @@ def run_training(cell: Cell, options: Options) -> list[dict]:
         moved = to_pixels(pixels["cal"], device)
         with fast_products():
             magnitude = _scores.choose_magnitude(model, moved)
-            for name in problem.tests:
+            for name in pixels:
                 found = _scores.odin_logits(model, to_pixels(pixels[name], device), [magnitude])
                 logits[f"odin {name}"] = found[0]
         seconds["odin"] = _now(device) - start
@@ -221,9 +224,9 @@ def run_score(cell: Cell, options: Options) -> list[dict]:
     if method in KDN:
         P, scores, extra = run_kdn(cell, options, place, labels, (name, *others))
     elif method in DETECTORS:
-        P, scores = None, detector_scores(method, options, place, labels, (name, *others))
+        P, scores = None, detector_scores(method, options, place, labels, ("cal", name, *others))
     else:
-        P, scores = probabilities(method, place, labels, (name, *others))
+        P, scores = probabilities(method, place, labels, ("cal", name, *others))
     rows = []
     if P is not None:
         rows += in_distribution_figures(P[name], y_test)
@@ -232,6 +235,7 @@ def run_score(cell: Cell, options: Options) -> list[dict]:
             for o in others
         ]
     for label, found in scores.items():
+        rows += [{**row, "score": label} for row in rejected(found, name, others)]
         for o in others:
             pair = found[name], found[o]
             rows.append({"metric": "auroc", "score": label, "ood": o, "value": auroc(*pair)})
@@ -250,12 +254,28 @@ def in_distribution_figures(P: NDArray, y: NDArray) -> list[dict]:
     return [{"metric": metric, "value": value} for metric, value in found.items()]
 
 
+def rejected(scores: dict[str, NDArray], name: str, others: list[str]) -> list[dict]:
+    """Share of each set's images that score below the floor of the calibration images.
+
+    Of the ID set's test images these are the false alarms.
+    """
+    found = []
+    for level in LEVELS:
+        floor = conformal_floor(scores["cal"], np.ones(len(scores["cal"])), level)
+        for metric, sets in (("false alarms", [name]), ("rejected", others)):
+            for ood in sets:
+                share = float((scores[ood] < floor).mean())
+                row = {"metric": f"{metric} at {level:g}", "value": share}
+                found.append(row | ({"ood": ood} if ood != name else {}))
+    return found
+
+
 def probabilities(
     method: str, place: Path, labels: dict, names: tuple[str, ...]
 ) -> tuple[dict[str, NDArray], dict[str, dict[str, NDArray]]]:
     """Of the network itself, of a recalibrator, or of ODIN; the score is their maximum."""
     prefix = "odin " if method == "odin" else ""
-    logits = load(place, "logits.npz", "cal", *(prefix + name for name in names))
+    logits = load(place, "logits.npz", *{"cal", *(prefix + name for name in names)})
     P = {name: softmax(logits[prefix + name].astype(float), axis=1) for name in names}
     scores = {name: p.max(axis=1) for name, p in P.items()}
     if method in RECALIBRATED:
@@ -276,8 +296,13 @@ def detector_scores(
         logits = load(place, "logits.npz", *names)
         return {method: {name: _scores.energy(logits[name]) for name in names}}
     rows = load(place, "embeddings.npz", "fit", *names)
+    score: Any
     if method == "mahalanobis":
-        score: Any = _scores.Mahalanobis(rows["fit"], labels["y fit"])
+        score = _scores.Mahalanobis(rows["fit"], labels["y fit"])
+    elif method == "vim":
+        logits = load(place, "logits.npz", "fit", *names)
+        vim = _scores.VirtualLogit(rows["fit"], logits["fit"])
+        return {method: {name: vim(rows[name], logits[name]) for name in names}}
     else:
         k = min(_scores.NEIGHBOUR, len(rows["fit"]))
         score = _scores.Neighbours(rows["fit"], k, options.device)
@@ -306,7 +331,9 @@ def run_kdn(
     answered = _now(device)
     P |= {name: model.predict_proba(rows[name]) for name in names[1:]}
     log_f = {name: model.score_samples(rows[name]) for name in names}
+    log_f["cal"] = model.model_.scores.log_f
     confidence = {name: p.max(axis=1) for name, p in P.items()}
+    confidence["cal"] = model.predict_proba(rows["cal"]).max(axis=1)
     seconds = {"fit": fitted - start, "predict": answered - fitted}
     if cell["method"] == "kdn":
         seconds["forward"] = forward_seconds(cell, options, state)
@@ -318,6 +345,10 @@ def run_kdn(
         {"metric": "polytopes", "value": len(model.polytopes_)},
         {"metric": "gamma", "value": model.gamma_},
         {"metric": "false alarms", "value": float((log_f[names[0]] < model.out_floor_).mean())},
+    ]
+    extra += [
+        {"metric": "out", "ood": name, "value": float((log_f[name] < model.out_floor_).mean())}
+        for name in names[1:]
     ]
     return P, {"density": log_f, "confidence": confidence}, extra
 

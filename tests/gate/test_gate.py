@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +13,25 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from polycal import PAPER, GeodesicCalibrator
+from polycal import PAPER, GeodesicCalibrator, load
 from polycal.core.density import Density
+from polycal.core.execution import Execution
 from polycal.core.neighbours import Neighbours
+from polycal.gate.directions import mean_cosine, unit_length
 from polycal.gate.floor import logistic_scale
-from polycal.gate.gate import SLOPE, GateInput, GeodesicGate, balance, neighbourhood, reaches
+from polycal.gate.gate import (
+    SLOPE,
+    DirectionGate,
+    GateInput,
+    GeodesicGate,
+    balance,
+    neighbourhood,
+    reaches,
+)
 from tests.toys.models import small_forest, small_network
 from tests.toys.settings import SETTINGS
+
+DENSITY = Density.from_parts(np.zeros((1, 1)), np.ones((1, 1)), np.ones(1))
 
 
 @pytest.mark.slow
@@ -291,3 +304,110 @@ def test_verdict_and_weight_agree_with_a_wrong_value_in_few_rows():
     found = model.explain(far)
     assert found.weight.max() < 1e-3
     assert (found.verdict == "out").all()
+
+
+# ------------------------------------------------------------------ directions
+
+
+def test_terms_of_directions_are_summed_as_log_p_values():
+    """Nine rows whose terms have one order: the r-th lowest has the p-value r / 10 in each."""
+    near, density = Neighbours(np.ones((9, 1)), np.zeros((9, 1), int)), DENSITY
+    energy = np.arange(9.0)
+    rows = GateInput(energy[:, None], near, density, energy, directions=np.stack([energy] * 2))
+    gate, log_f = DirectionGate.fit(100, True, [rows])
+    own = 3 * np.log(np.arange(1, 10) / 10)
+    assert_allclose(log_f[1:], own[1:] / logistic_scale(log_f * gate.scale))
+    # A new row that equals the highest loses nothing; one term alone can lose without end.
+    assert_allclose(gate.log_f(rows)[-1], 0.0, atol=1e-15)
+    far = replace(rows, directions=np.stack([energy, np.full(9, -1e6)]))
+    assert gate.log_f(far).max() < -1e5
+    with pytest.raises(ValueError, match="needs the logits of an encoder's head"):
+        gate.log_f(replace(rows, energy=None))
+
+
+@pytest.fixture(scope="module")
+def on_directions():
+    """A model on an embedding of ten features, two of which say nothing; data in a cone."""
+    torch = pytest.importorskip("torch")
+    from polycal import TorchParent
+
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(900, 10)) + np.r_[4.0, np.zeros(9)]).astype(np.float32)
+    y = (X[:, 1] > 0).astype(int) + (X[:, 2] > 1)
+    torch.manual_seed(0)
+    head = torch.nn.Sequential(torch.nn.Linear(10, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+    optimizer = torch.optim.Adam(head.parameters(), 1e-2)
+    rows, target = torch.tensor(X[:400]), torch.tensor(y[:400])
+    for _ in range(100):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(head(rows), target).backward()
+        optimizer.step()
+    encoder = torch.nn.Identity()
+    parent = TorchParent(encoder=encoder, head=head)
+    model = GeodesicCalibrator(parent, random_state=0)
+    model.fit(X[:400], y[:400], X_cal=X[400:700], y_cal=y[400:700])
+    return model, X, y, (encoder, head)
+
+
+def test_a_model_on_directions_scores_by_the_definitions(on_directions):
+    model, X, _, _ = on_directions
+    fitted = model.model_
+    assert isinstance(fitted.gate, DirectionGate)
+    stored, new = fitted.reference.directions, unit_length(X[700:].astype(float))
+    cosine = [mean_cosine(x, unit_length(X[:400].astype(float))) for x in new]
+    found = stored.terms(new, Execution())
+    assert_allclose(found[0], cosine, atol=1e-6)
+    reading = fitted.parent.read(X[700:])
+    terms = np.concatenate([found, reading.energy[None]])
+    assert_allclose(model.score_samples(X[700:]), fitted.gate.terms.sums(terms) / fitted.gate.scale)
+    # One row at a time, or all: the answers are the same.
+    alone = np.concatenate([model.score_samples(x[None]) for x in X[700:720]])
+    assert_allclose(model.score_samples(X[700:])[:20], alone, rtol=1e-6)
+
+
+def test_far_directions_get_the_prior(on_directions):
+    """Also those that the head is sure of, and at any length."""
+    model, X, _, _ = on_directions
+    away = np.random.default_rng(1).normal(size=(200, 10)).astype(np.float32)
+    away[:, 0] = -4.0
+    for length in (1.0, 1e3):
+        assert (model.explain(length * away).verdict == "out").all()
+        assert model.in_distribution(length * away).max() < 0.02
+        assert_allclose(model.predict_proba(length * away), [model.priors_] * 200, atol=0.02)
+    assert (model.explain(X[700:]).verdict == "out").mean() < 0.04
+    assert model.in_distribution(X[700:]).mean() > 0.9
+
+
+def test_files_hold_directions_and_older_ones_lack_them(on_directions, tmp_path):
+    """An older gate, of the energy up to its ceiling, answers as it did."""
+    model, X, _, module = on_directions
+    model.save(tmp_path / "new.polycal")
+    loaded = load(tmp_path / "new.polycal", module=module)
+    assert_allclose(loaded.score_samples(X[700:]), model.score_samples(X[700:]), rtol=1e-12)
+    assert_array_equal(loaded.explain(X[700:]).verdict, model.explain(X[700:]).verdict)
+
+    older = GeodesicGate(400, -9.0, True, kappa=1.5, scale=2.0, ceiling=1.0, lifts=False)
+    old = deepcopy(model)
+    reference = replace(model.model_.reference, directions=None)
+    old.model_ = replace(model.model_, gate=older, reference=reference, start=None)
+    answer = model.model_.answer(X[700:], Execution())
+    kernel, _ = neighbourhood(GateInput(answer.X, answer.neighbours, reference.density))
+    expected = (kernel + 1.5 * np.minimum(answer.reading.energy, 1.0)) / 2.0
+    assert_allclose(old.score_samples(X[700:]), expected)
+    old.save(tmp_path / "old.polycal")
+    again = load(tmp_path / "old.polycal", module=module)
+    assert_allclose(again.score_samples(X[700:]), expected)
+
+
+def test_streams_of_embeddings_know_directions(on_directions):
+    _, X, y, (encoder, head) = on_directions
+    from polycal import TorchParent
+
+    parent = FrozenEstimator(TorchParent(encoder=encoder, head=head))
+    stream = GeodesicCalibrator(parent, false_alarm=0.05, random_state=0)
+    for part in np.array_split(np.arange(700), 2):
+        stream.partial_fit(X[part], y[part], classes=[0, 1, 2])
+    assert isinstance(stream.model_.gate, DirectionGate)
+    away = -X[:50]
+    assert (stream.explain(away).verdict == "out").all()
+    assert (stream.explain(X[700:]).verdict == "out").mean() < 0.15

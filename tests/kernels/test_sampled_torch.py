@@ -32,6 +32,12 @@ ON_DEVICE = Execution(device="cpu")
 EXPONENTS = SCALES.astype(float)
 
 
+@pytest.fixture(autouse=True)
+def no_tables_are_too_small(monkeypatch):
+    """The device builds tables of any number of modes."""
+    monkeypatch.setattr("polycal.kernels.path_tables.DEVICE_MODES", 0)
+
+
 def both(kind, n_sequences=30, scales=SCALES, memory=1e9, n_candidates=None, seed=1):
     """The index by compiled loops and that of a torch device, queries, and class counts."""
     stored, queries, counts = rows(kind)
@@ -75,6 +81,24 @@ def test_tables_are_those_of_the_compiled_loops(kind, n_candidates, memory):
         assert_allclose(other_pairs, pairs, rtol=1e-12)
     assert list(others.contradictions()) == []
     assert list(others.contradictions_with(there.modes, 3)) == []
+
+
+def test_small_tables_are_built_by_the_compiled_loops(monkeypatch):
+    """A device would take longer for the labels that each part leaves out; answers are the same."""
+    _, index, queries, counts = both("leaves")
+    left_out = counts.copy()
+    left_out[::3] = 0.0
+    expected = index.class_sums(queries, left_out, EXPONENTS, EXECUTION)
+    built = []
+    build = torch_buckets.build_tables
+    monkeypatch.setattr(torch_buckets, "build_tables", lambda *a: built.append(a) or build(*a))
+    monkeypatch.setattr("polycal.kernels.path_tables.DEVICE_MODES", len(counts))
+    _, index, queries, counts = both("leaves")
+    found = index.class_sums(queries, left_out, EXPONENTS, EXECUTION)
+    assert_allclose(found, expected, rtol=1e-12)
+    n_stored = [len(modes.hash) for modes, *_ in built]
+    assert n_stored == [len(counts)] * len(n_stored)
+    assert n_stored
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -50,6 +50,16 @@ def test_neighbours_by_hand():
         assert_allclose(_scores.Neighbours(X, k)(query, block=1), [expected], atol=1e-3)
 
 
+def test_virtual_logit_by_hand():
+    """Rows along x: what lies along y is outside, in a unit that makes its mean the top logit's."""
+    X = np.array([[-3.0, -0.5], [3.0, 0.5], [-3.0, 0.5], [3.0, -0.5]])
+    logits = np.array([[2.0, 0.0]] * 4)
+    score = _scores.VirtualLogit(X, logits)
+    queries = np.array([[9.0, 0.0], [9.0, 2.0]])
+    energy = np.log(np.exp(2) + 1)
+    assert_allclose(score(queries, logits[:2]), [energy, energy - 2.0 * 2.0 / 0.5])
+
+
 def test_odin_moves_each_pixel_towards_confidence():
     """Logits (x, -x): the score rises with |x|, so x moves away from 0 by the magnitude."""
     model = nn.Linear(1, 2, bias=False)

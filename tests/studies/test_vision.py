@@ -134,10 +134,28 @@ def test_every_method_has_every_figure(finished):
         has_probabilities = method not in vision.DETECTORS
         assert (own["metric"] == "ece").sum() == has_probabilities
         assert (own["metric"] == "oce").sum() == 3 * has_probabilities
+        for level in vision.LEVELS:
+            rejected = own[own["metric"] == f"rejected at {level:g}"]
+            assert set(rejected["ood"]) == {"cifar100", "svhn", "noise"}
+            assert rejected["value"].between(0, 1).all()
     parent = scored[(scored["method"] == "parent") & (scored["metric"] == "accuracy")]["value"]
     trained = frame[(frame["stage"] == "train") & (frame["metric"] == "accuracy")]
     assert parent.item() == pytest.approx(trained["value"].iloc[0], abs=0.01)
     assert parent.item() > 0.4  # chance is 0.25; a small network may lose a class
+
+
+def test_shares_rejected_are_those_below_the_floor_of_the_calibration_images():
+    """By hand: of 199 images at most one in a hundred new ones is below the second lowest."""
+    scores = {"cal": np.arange(199.0), "here": np.arange(-1.0, 9.0), "there": np.zeros(4)}
+    found = {
+        (r["metric"], r.get("ood")): r["value"] for r in vision.rejected(scores, "here", ["there"])
+    }
+    assert found == {
+        ("false alarms at 0.01", None): 0.2,
+        ("rejected at 0.01", "there"): 1.0,
+        ("false alarms at 0.05", None): 1.0,
+        ("rejected at 0.05", "there"): 1.0,
+    }
 
 
 def test_scores_run_elsewhere_from_what_a_training_left(finished, tmp_path):
@@ -292,12 +310,28 @@ def test_image_simulation_in_tiny_form(tmp_path, monkeypatch):
     assert (tmp_path / "image_simulation.svg").exists()
 
 
+def test_the_cnn_of_the_repetition_that_learned_nothing_learns():
+    """Seed 0, repetition 4, a quarter of its images and passes: no node dies."""
+    import torch
+
+    seed = Options().seed_of(rep=4)
+    X, y = image_simulation.make_shape_images(1000, random_state=seed)
+    encoder, head = image_simulation.make_cnn(3, 4, seed)
+    net = torch.nn.Sequential(encoder, head)
+    image_simulation.train_cnn(net, X, y, 5, seed, "cpu")
+    with torch.no_grad():
+        on = (head[0](encoder(torch.as_tensor(X))) > 0).float().mean(dim=0)
+        error = (net(torch.as_tensor(X)).argmax(dim=1).numpy() != y).mean()
+    assert on.min() > 0
+    assert error < 0.45
+
+
 def test_intensity_scales_what_the_cnn_sees():
-    """Pixels 0 to 255 in; at twice the intensity the convolution without its bias doubles."""
+    """Pixels 0 to 255 in; at twice the intensity the convolution doubles, and black stays so."""
     import torch
 
     encoder, _ = image_simulation.make_cnn(2, 4, seed=0)
-    encoder[2].bias.data.zero_()
+    assert encoder(torch.zeros(1, 100, 100)).abs().max() == 0
     one = image_simulation.shifted("intensity", 100.0, 3, seed=0)
     two = image_simulation.shifted("intensity", 200.0, 3, seed=0)
     with torch.no_grad():

@@ -23,7 +23,7 @@ from ..gate.floor import (
     mixture_losses,
     without_excess,
 )
-from ..gate.gate import Gate, GaussianGate, GeodesicGate
+from ..gate.gate import DirectionGate, Gate, GaussianGate, GeodesicGate
 from ..parents import Adapter
 from ..posterior.fit import (
     CalibrationLabels,
@@ -111,6 +111,7 @@ class Options:
             sample_modes=sampled,
             sample_planes=sampled,
             memory=n_bytes(p["memory_limit"]),
+            directions=gate is GeodesicGate,
         )
         return cls(
             reference=reference,
@@ -212,13 +213,15 @@ def conclude(
     by_similarity = not options.reference.euclidean
     gate_inputs = [fold.gate_input(execution.n_jobs) for fold in folds]
     fitted_on = (gate_inputs, weight, new_weight)
-    gate, log_f = options.gate.fit(reference.votes.n_samples, by_similarity, *fitted_on)
+    kind = options.gate if reference.directions is None else DirectionGate
+    gate: GeodesicGate | GaussianGate | DirectionGate
+    gate, log_f = kind.fit(reference.votes.n_samples, by_similarity, *fitted_on)
 
     def judged(posterior: Posterior) -> tuple[CalibrationScores, Floats]:
         """Scores of the calibration rows, and pi of their own classes, under their own shares."""
         known = replace(posterior, prior=posterior.fitted_prior)
         log_pi = known.log_proba(parent_proba, votes, execution.n_jobs)
-        classes = y if isinstance(gate, GeodesicGate) else None  # the paper has one floor
+        classes = None if isinstance(gate, GaussianGate) else y  # the paper has one floor
         scores = CalibrationScores(
             gate.lifted(log_f, known.lift(log_pi)),
             weight,

@@ -15,7 +15,7 @@ from ..core.neighbours import Neighbours
 from ..core.reading import Reading
 from ..gate.explanation import Explanation, surprises
 from ..gate.floor import CalibrationScores
-from ..gate.gate import GateInput, GaussianGate, GeodesicGate
+from ..gate.gate import DirectionGate, GateInput, GaussianGate, GeodesicGate
 from ..kernels import Search, build_index
 from ..parents import Adapter
 from ..posterior.posterior import Posterior, mixture, most_probable
@@ -106,7 +106,7 @@ class FittedModel:
     parent: Adapter = unsaved("stored by its own library's format")
     reference: ReferenceSet = saved_part()
     posterior: Posterior = saved_part()
-    gate: GeodesicGate | GaussianGate = saved_part()
+    gate: GeodesicGate | GaussianGate | DirectionGate = saved_part()
     scores: CalibrationScores = saved_part()
     false_alarm: float = saved_number(float, above=0.0, below=1.0)  # level of the verdict's floor
     caution: float = saved_number(float, above=0.0, below=1.0)  # level of alpha's floor
@@ -239,6 +239,10 @@ class FittedModel:
         """log f of each row; with parts of the trees, the mean over the parts."""
         density, n_jobs = self.reference.density, execution.n_jobs
         rows = (density, reading.energy, n_jobs, density.beyond(features, n_jobs))
+        if isinstance(self.gate, DirectionGate):
+            on_device = replace(execution, device=self.parent.gpu)
+            terms = self.reference.direction_terms(features, on_device)
+            return self.gate.log_f(GateInput(features, neighbours, *rows, directions=terms))
         parts = neighbours.parts or (neighbours,)
         scores = [self.gate.log_f(GateInput(features, near, *rows)) for near in parts]
         log_f: Floats = np.mean(scores, axis=0) if len(scores) > 1 else scores[0]
@@ -273,6 +277,8 @@ class FittedModel:
         reach = self.gate.reach if isinstance(self.gate, GeodesicGate) else None
         if reach is not None and self.reference.density.ranges is None:
             yield "the gate judges by ranges that the density does not have"
+        if isinstance(self.gate, DirectionGate) and self.reference.directions is None:
+            yield "the gate judges by directions that the reference set does not have"
         votes, gamma = self.reference.votes, self.posterior.gamma
         by_nearest = isinstance(votes, PolytopeVotes) and self.posterior.n_votes > 0
         found = self.reference.fill or self.reference.euclidean

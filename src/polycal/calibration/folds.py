@@ -53,6 +53,8 @@ class CalibrationFold:
     known_votes: Floats | None
     # by how much K is usually higher in this reference set than in that of all rows
     log_similarity_excess: float = 0.0
+    # ``Directions.terms``, where rows are directions of an embedding
+    directions: Floats | None = None
 
     @classmethod
     def score(
@@ -63,10 +65,12 @@ class CalibrationFold:
         execution: Execution,
         own: Ints | None = None,
         X: Floats | None = None,
+        own_row: Ints | None = None,
     ) -> CalibrationFold:
         """Find the neighbours of these rows; ``own`` is the polytope of each, or -1.
 
-        X are the encoded rows, where they are at hand.
+        X are the encoded rows, where they are at hand. ``own_row`` are the places of rows that the
+        reference set holds.
         """
         X = reference.table.encode(reading.features) if X is None else X
         reading = reference.read_modes(reading, X, execution)
@@ -80,7 +84,8 @@ class CalibrationFold:
         if isinstance(reference.votes, QueryVotes):
             votes = reference.vote_sources(neighbours, X, execution)
             neighbours = replace(neighbours, class_sums=None)
-        return cls(reference, reading, X, rows, neighbours, votes)
+        directions = reference.direction_terms(X, execution, own_row)
+        return cls(reference, reading, X, rows, neighbours, votes, directions=directions)
 
     def votes(self, execution: Execution) -> Floats:
         """Probabilities by the votes, shape (n_sources, n_rows, n_classes)."""
@@ -105,7 +110,8 @@ class CalibrationFold:
         density, excess = self.reference.density, self.log_similarity_excess
         beyond = density.beyond(self.X, n_jobs)
         energy = self.reading.energy
-        return GateInput(self.X, self.neighbours, density, energy, n_jobs, beyond, excess)
+        near = (self.neighbours, density, energy, n_jobs, beyond, excess)
+        return GateInput(self.X, *near, self.directions)
 
     def usual_log_similarity(self) -> float:
         """Median of mean log K to the neighbours."""
@@ -253,7 +259,8 @@ def _own_rows(
     alone = alone_in_polytope(reference.polytopes.size, owner, rows)
     first = np.argsort(place)[:OWN_ROWS]
     own = np.where(alone, owner, -1)[first]
-    return CalibrationFold.score(reference, reading.take(first), rows.take(first), execution, own)
+    some = reading.take(first), rows.take(first)
+    return CalibrationFold.score(reference, *some, execution, own, own_row=first)
 
 
 def alone_in_polytope(size: Floats, owner: Ints, rows: LabelledRows) -> Bools:

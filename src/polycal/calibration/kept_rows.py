@@ -169,7 +169,8 @@ def with_fit_rows(
         others = reference
         if isinstance(reference.votes, QueryVotes):
             others = reference.without_labels(part, some)
-        fold = CalibrationFold.score(others, reading.take(part), some, execution, own[part])
+        read = reading.take(part)
+        fold = CalibrationFold.score(others, read, some, execution, own[part], own_row=part)
         votes = fold.votes(execution) if posterior.n_votes else None
         log_pi = posterior.log_proba(fold.reading.proba, votes, execution.n_jobs)
         found = gate.log_f(fold.gate_input(execution.n_jobs))

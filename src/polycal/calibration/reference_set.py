@@ -18,6 +18,7 @@ from ..core.polytopes import Polytopes
 from ..core.reading import ActivationModes, LabelledRows, Reading
 from ..core.table import Table, find_categories
 from ..gate.bandwidth import Bandwidth, EstimatedFrom
+from ..gate.directions import Directions
 from ..kernels import (
     EuclideanIndex,
     Hyperplanes,
@@ -66,6 +67,7 @@ class ReferenceSettings:
     sample_modes: bool | None
     sample_planes: bool | None
     memory: float  # of the sampled tables, in bytes
+    directions: bool = True  # whether the gate judges embeddings by their directions
 
     def sampling(
         self, modes: ActivationModes, by_planes: bool, second: bool = False
@@ -104,6 +106,8 @@ class ReferenceSet:
     # where the values of each number lie, and the polytopes of clipped rows where these differ
     columns: Columns | None = unsaved("needed for a fit alone", default=None)
     clipped: Polytopes | None = unsaved("needed for a fit alone", default=None)
+    # of the rows, where they are directions of an embedding; None in files of older versions
+    directions: Directions | None = saved_part(default=None)
 
     @classmethod
     def build(
@@ -200,6 +204,7 @@ class ReferenceSet:
             EuclideanIndex(modes) if settings.euclidean else evidence.index,
             columns,
             None if some is None else some.rows,
+            directions_of_rows(X, rows, settings, execution) if directions else None,
         )
 
     @classmethod
@@ -263,6 +268,14 @@ class ReferenceSet:
         assert self.planes is not None
         modes = self.planes.modes(X, execution)
         return np.concatenate([by_parent, self.hyperplanes.proba_of(modes, execution)])
+
+    def direction_terms(
+        self, X: Floats, execution: Execution, own_row: Ints | None = None
+    ) -> Floats | None:
+        """``Directions.terms`` of encoded rows; None where they are no directions."""
+        if self.directions is None:
+            return None
+        return self.directions.terms(X, execution, own_row)
 
     @property
     def witnesses(self) -> dict[str, int]:
@@ -391,6 +404,17 @@ class ReferenceSet:
         votes, planes = self.hyperplanes, self.planes
         if votes is not None and (planes is None or len(planes.offsets) != votes.n_planes):
             yield "rows vote by other hyperplanes"
+
+
+def directions_of_rows(
+    X: Floats, rows: LabelledRows, settings: ReferenceSettings, execution: Execution
+) -> Directions | None:
+    """The directions of rows of the fit; None where the gate does not ask for them."""
+    if not settings.directions:
+        return None
+    counts = np.zeros((len(rows), settings.n_classes))
+    counts[np.arange(len(rows)), rows.y] = rows.weight
+    return Directions.of(X, counts, execution)
 
 
 def check_planes(reading: Reading, settings: ReferenceSettings) -> None:

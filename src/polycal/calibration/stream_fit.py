@@ -8,7 +8,9 @@ import numpy as np
 
 from .._utils.arrays import Array, Floats
 from ..core.execution import Execution
+from ..core.polytopes import Polytopes
 from ..gate.bandwidth import EstimatedFrom
+from ..gate.directions import Directions
 from ..kernels import SampledIndex, StreamedTables
 from ..parents import Adapter
 from ..posterior.votes import (
@@ -111,7 +113,17 @@ def reference_of_stream(
         frame.planes,
         hyperplanes,
         evidence.index,
+        directions=_directions(stream, polytopes, settings, execution),
     )
+
+
+def _directions(
+    stream: Stream, polytopes: Polytopes, settings: ReferenceSettings, execution: Execution
+) -> Directions | None:
+    """Centres of the stored modes as directions, where rows are those of an embedding."""
+    if stream.reservoir.energy is None or not settings.directions:
+        return None
+    return Directions.of(polytopes.mean, polytopes.counts, execution)
 
 
 def _evidence(

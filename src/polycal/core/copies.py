@@ -14,6 +14,8 @@ from .table import column_values, is_missing, n_columns
 
 # Equal rows are copies where fewer rows than this would be equal by chance.
 CHANCE = 0.05
+# Columns in which rows are compared before all others: in most wide tables no two are equal there.
+FIRST_COLUMNS = 16
 
 
 def find_copies(X: Any) -> Ints | None:
@@ -22,6 +24,9 @@ def find_copies(X: Any) -> Ints | None:
     Rows of discrete data are often equal by chance. Equal rows are copies only where chance would
     make fewer than ``CHANCE`` other rows equal to them, if the columns were independent.
     """
+    first = _codes(X, FIRST_COLUMNS)
+    if first is None or _differ(first):
+        return None
     codes = _codes(X)
     return None if codes is None else _groups(codes)
 
@@ -36,14 +41,15 @@ def copies_between(X: Any, Y: Any) -> tuple[Bools, float]:
     X, Y = _flat(X), _flat(Y)
     if not _is_table(X) or not _is_table(Y) or n_columns(X) != n_columns(Y):
         return np.zeros(0, dtype=bool), 1.0
-    pairs = [_of_one_precision(_values(X, j), _values(Y, j)) for j in range(n_columns(X))]
-    first, second = (list(map(_value_codes, side)) for side in zip(*pairs, strict=True))
-    if len(X) == len(Y) > 1 and all(map(np.array_equal, first, second)):
+    if _differ([np.concatenate(pair) for pair in _paired_codes(X, Y, FIRST_COLUMNS)]):
+        return np.zeros(0, dtype=bool), 1.0
+    pairs = _paired_codes(X, Y)
+    if len(X) == len(Y) > 1 and all(np.array_equal(*pair) for pair in pairs):
         return np.ones(len(Y), dtype=bool), 0.0
-    groups = _groups([np.concatenate(pair) for pair in zip(first, second, strict=True)])
+    groups = _groups([np.concatenate(pair) for pair in pairs])
     if groups is None:
         return np.zeros(0, dtype=bool), 1.0
-    sides = np.split(groups, [len(first[0])])
+    sides = np.split(groups, [len(X)])
     in_first, in_second = (np.bincount(side, minlength=groups.max() + 1) for side in sides)
     return in_first[sides[1]] > 0, _chance_across(in_first, in_second)
 
@@ -116,12 +122,25 @@ def row_hashes(X: Any) -> Array | None:
     return None if codes is None else _hash(codes)
 
 
-def _codes(X: Any) -> list[Array] | None:
-    """A number for each value of each column; None for what is no table."""
+def _codes(X: Any, most: int | None = None) -> list[Array] | None:
+    """A number for each value of each column, or of the first ones; None for what is no table."""
     X = _flat(X)
     if not _is_table(X):
         return None
-    return [_value_codes(_values(X, j)) for j in range(n_columns(X))]
+    return [_value_codes(_values(X, j)) for j in range(n_columns(X))[:most]]
+
+
+def _paired_codes(X: Any, Y: Any, most: int | None = None) -> list[tuple[Array, Array]]:
+    """A number for each value of each column of two tables, or of the first columns."""
+    columns = range(n_columns(X))[:most]
+    values = (_of_one_precision(_values(X, j), _values(Y, j)) for j in columns)
+    return [(_value_codes(first), _value_codes(second)) for first, second in values]
+
+
+def _differ(codes: Sequence[Array]) -> bool:
+    """Whether no two rows are equal in these columns."""
+    hashes = _hash(codes)
+    return len(np.unique(hashes)) == len(hashes)
 
 
 def _flat(X: Any) -> Any:

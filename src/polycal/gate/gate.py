@@ -12,10 +12,11 @@ import numpy as np
 from scipy.special import expit
 
 from .._utils.arrays import Floats
-from .._utils.saved import LARGEST_LOG, saved_number
+from .._utils.saved import LARGEST_LOG, saved_number, saved_part
 from ..core.density import Density
 from ..core.neighbours import Neighbours
 from .floor import interquartile_range, logistic_scale, ranks
+from .ranked import RankedTerms
 
 # Share of new in-distribution rows that may be out of a feature's range by more than ``reach``.
 BEYOND_REACH = 0.005
@@ -26,6 +27,11 @@ SLOPE = 50.0
 
 # Weight of the posterior's lift beside log f, whose interquartile range is 2.2.
 LIFT_WEIGHT = 2.0
+
+NO_LOGITS = (
+    "this model needs the logits of an encoder's head, which its parent does not give. Load it "
+    "with the network that it was fitted with."
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class GateInput:
     beyond: Floats | None = None
     # subtracted from mean log K, where that of other rows is lower for a reason of its own
     log_similarity_excess: float = 0.0
+    # ``Directions.terms``, where rows are directions of an embedding
+    directions: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -118,8 +126,8 @@ class GaussianGate(Gate):
 class GeodesicGate(Gate):
     """log f = (log sum of the nearest polytopes' kernels + kappa times a second term) / scale.
 
-    The second term is mean log K; for directions of an embedding it is the energy of the logits,
-    cut at the highest energy of the calibration rows.
+    The second term is mean log K. In older files it is, for directions of an embedding, the energy
+    of the logits, cut at the highest energy of the calibration rows.
 
     Among hundreds of features, one that is far out of its range hardly changes these terms. So log
     f falls by ``SLOPE`` for each half range that the farthest number lies beyond ``reach``.
@@ -198,12 +206,47 @@ class GeodesicGate(Gate):
         """log f from the two terms of ``neighbourhood``, and the energy."""
         if self.ceiling is not None:
             if energy is None:
-                raise ValueError(
-                    "this model needs the logits of an encoder's head, which its parent does not "
-                    "give. Load it with the network that it was fitted with."
-                )
+                raise ValueError(NO_LOGITS)
             second = np.minimum(energy, self.ceiling)
         return (kernel + self.kappa * second) / self.scale
+
+
+@dataclass(frozen=True)
+class DirectionGate(Gate):
+    """For directions of an embedding: log f = sum of three log p-values / scale.
+
+    The terms are the mean cosine to the nearest rows of the fit, minus the distance to the nearest
+    class mean in units of the spread within classes, and the energy of the logits. Each sees what
+    others miss: noise has energy, and lies where no row is.
+    """
+
+    scale: float = saved_number(float, above=1 / LARGEST_LOG)
+    terms: RankedTerms = saved_part()
+
+    @classmethod
+    def fit(
+        cls,
+        n_samples: int,
+        by_similarity: bool,
+        folds: Sequence[GateInput],
+        weight: Floats | None = None,
+        new_weight: float | None = None,
+    ) -> tuple[Self, Floats]:
+        terms = np.concatenate([direction_terms(fold) for fold in folds], axis=1)
+        weight = np.ones(terms.shape[1]) if weight is None else weight
+        ranked, sums = RankedTerms.fit(terms, weight, new_weight)
+        scale = logistic_scale(sums)
+        return cls(n_samples, 0.0, by_similarity, scale, ranked), sums / scale
+
+    def log_f(self, rows: GateInput) -> Floats:
+        return self.terms.sums(direction_terms(rows)) / self.scale
+
+
+def direction_terms(rows: GateInput) -> Floats:
+    """The terms of ``DirectionGate``, shape (3, n_samples)."""
+    if rows.energy is None or rows.directions is None:
+        raise ValueError(NO_LOGITS)
+    return np.concatenate([rows.directions, rows.energy[None]])
 
 
 def neighbourhood(rows: GateInput, by_similarity: bool = True) -> tuple[Floats, Floats]:

@@ -39,6 +39,9 @@ from .sampled_loops import (
 # Sequences whose tables are built first to find out how much memory all of them need, and what
 # others may take beyond it.
 TRIAL_SEQUENCES, MARGIN = 2, 1.1
+# Tables of fewer modes are built by the CPU though there is a device, which takes over a second for
+# any number of modes; one core takes a second for as many.
+DEVICE_MODES = 100_000
 # A scale keeps at least 2 to the power of minus this of its buckets.
 MOST_BITS = 6
 
@@ -182,7 +185,8 @@ class PathTables:
         label, weight = np.full(len(modes), -1, np.int32), np.zeros(len(modes))
         label[one], weight[one] = y[first[:-1][one]], weights[first[:-1][one]]
         known = (first, y.astype(np.int32), weights, label)
-        build = self._on_cpu if execution.device is None else self._on_device
+        by_device = execution.device is not None and len(modes) >= DEVICE_MODES
+        build = self._on_device if by_device else self._on_cpu
         built = build(modes, (n_candidates, *known), counts.shape[1], execution)
         return replace(
             self,

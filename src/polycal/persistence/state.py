@@ -18,6 +18,7 @@ import numpy as np
 
 from .._utils.arrays import Array as AnyArray
 from .._utils.saved import Array, Number, Part, Spec, Unsaved, Value, declarations
+from ..calibration.reference_set import ReferenceSet
 from ..core.reading import leaf_type
 from ..core.roles import ColumnRoles
 from ..posterior.posterior import Pool
@@ -27,7 +28,7 @@ from .values import Packer, Unpacker, expect_keys, expect_type
 # Types of activation modes in a file; leaf ids are stored in as few bytes as they need.
 LEAF_TYPES = ("uint8", "uint16", "int32")
 # Fields with a default that older files of this format lack.
-NEWER: dict[type, str] = {ColumnRoles: "units", Pool: "matrix"}
+NEWER: dict[type, str] = {ColumnRoles: "units", Pool: "matrix", ReferenceSet: "directions"}
 
 
 def pack_part(packer: Packer, part: Any, name: str) -> dict[str, Any]:

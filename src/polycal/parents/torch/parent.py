@@ -36,7 +36,8 @@ class TorchParent(BaseEstimator):
         ``encoder.`` or ``head.``.
     normalize : bool, default=True
         Whether to scale each embedding to length 1, so that the density is over directions.
-        The gate then also uses the energy of the logits. Without an encoder it has no effect.
+        The gate then judges a row by its direction and by the energy of its logits. Without an
+        encoder it has no effect.
     output : {"logits", "probabilities", "log_probabilities"}, default="logits"
         What the module returns. One column is the score of the second of two classes.
     device : str or torch.device, optional
