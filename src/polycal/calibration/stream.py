@@ -31,7 +31,7 @@ from .reservoir import Reservoir
 # Share of the rows of each batch that the pool, the gate and the floor are fitted on; their labels
 # do not vote. Of these, so many are kept.
 CALIBRATION_SHARE = 0.1
-MOST_CALIBRATION_ROWS = 10_000
+MOST_CALIBRATION_ROWS = 50_000
 # Modes that are stored, as neighbours, at most.
 MOST_MODES = 300_000
 # Parts of the memory of a kernel that its near modes take, in tables and by themselves.
