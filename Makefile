@@ -4,8 +4,8 @@
 #   make test   lint, format, types, all tests with their coverage, and the README's own code
 #   make stress the long runs that try to break polycal; hours
 #   make docs   the site, in docs/_build/html; a warning is an error
-# Beside them, `make build` makes sdist and wheel in dist/, and `make test-lowest` runs the tests
-# with the lowest versions of all libraries.
+# Beside them, `make build` makes sdist and wheel in dist/ (the wheel of a commit is always the same,
+# byte by byte), and `make test-lowest` runs the tests with the lowest versions of all libraries.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -74,7 +74,8 @@ test-lowest:
 build: $(STAMP)
 	$(BIN)/python -m pip install --quiet "build>=1"
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	umask 022 && chmod -R u=rwX,go=rX src && \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir dist
 
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --group docs

@@ -23,9 +23,7 @@ def test_classes_of_one_row_are_refused_with_advice():
 
 def test_sampled_votes_are_those_of_the_exact_search_within_their_error(monkeypatch):
     assert extremes.sampled_beside_exact(0)[0] == "good"
-    monkeypatch.setattr(
-        extremes, "ERRORS", 1.0
-    )  # a third is beyond: they are not too wide
+    monkeypatch.setattr(extremes, "ERRORS", 1.0)  # a third is beyond: they are not too wide
     assert extremes.sampled_beside_exact(0)[0] == "broken"
 
 
