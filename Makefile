@@ -40,6 +40,7 @@ stress: $(TOOLS)
 	$(BIN)/python -m stress.properties --cases 20000
 	$(BIN)/python -m stress.extremes --times 20
 	$(BIN)/python -m stress.faults --times 100
+	$(BIN)/python -m stress.cluster --times 100
 	$(BIN)/python -m stress.load --rows 1000000
 	$(BIN)/python -m stress.mutants --share 0.05
 
