@@ -4,9 +4,9 @@
 #   make test   lint, format, types, all tests with their coverage, and the README's own code
 #   make stress the long runs that try to break polycal; hours
 #   make docs   the site, in docs/_build/html; a warning is an error
-# Beside them, `make build` makes sdist and wheel in dist/, `make test-lowest` runs the tests with
-# the lowest versions of all libraries, and `make results` says how each figure of docs/results.md is
-# made and how long that takes.
+# Beside them, `make build` makes sdist and wheel in dist/ (the wheel of a commit is always the same,
+# byte by byte), `make test-lowest` runs the tests with the lowest versions of all libraries, and
+# `make results` says how each figure of docs/results.md is made and how long that takes.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -41,6 +41,7 @@ stress: $(TOOLS)
 	$(BIN)/python -m stress.properties --cases 20000
 	$(BIN)/python -m stress.extremes --times 20
 	$(BIN)/python -m stress.faults --times 100
+	$(BIN)/python -m stress.cluster --times 100
 	$(BIN)/python -m stress.load --rows 1000000
 	$(BIN)/python -m stress.mutants --share 0.05
 
@@ -78,7 +79,8 @@ test-lowest:
 build: $(STAMP)
 	$(BIN)/python -m pip install --quiet "build>=1"
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	umask 022 && chmod -R u=rwX,go=rX src && \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir dist
 
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --group docs

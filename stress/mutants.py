@@ -21,7 +21,7 @@ import shutil
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -37,7 +37,12 @@ from stress.mutations import Mutant, mutants_of, mutated
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("kernels", "posterior", "gate", "calibration", "metrics", "persistence")
 # Tests that may notice a change in these packages.
-TESTS = (*PACKAGES, "estimators/test_families.py", "estimators/test_search.py")
+TESTS = (
+    *PACKAGES,
+    "estimators/test_families.py",
+    "estimators/test_groups.py",
+    "estimators/test_search.py",
+)
 # Seconds of CPU that the tests of a mutant take together, without the change.
 MOST_SECONDS = 12
 # A mutant is stopped after so many times the CPU that its tests take, and these seconds for Numba.
@@ -105,7 +110,7 @@ def run_tests(names: list[str], more: list[str]) -> tuple[int, dict[str, float],
 def copy_of(root: Path, folder: Path) -> None:
     """The files of the repository that tests need, with what Numba has compiled."""
     for name in ("src", "tests", "benchmarks", "studies", "stress", "examples", "docs"):
-        ignored = shutil.ignore_patterns("*.pyc", "cells", "_build")
+        ignored = shutil.ignore_patterns("cells", "_build")
         shutil.copytree(root / name, folder / name, dirs_exist_ok=True, ignore=ignored)
     shutil.copy2(root / "pyproject.toml", folder)
 
@@ -226,17 +231,28 @@ class Reach:
 
 
 def forget_compiled(folder: Path, path: str, reach: Reach) -> None:
-    """Remove what Numba has compiled of a file and of all that import it."""
-    changed, n_before = {Path(path).stem}, 0
+    """Remove what Numba has compiled of a file and of compiled files that import from it."""
+    changed, n_before = {Path(path)}, 0
+    compiled = {name for name in reach.trees if "njit" in (reach.folder / name).read_text("utf-8")}
     while len(changed) != n_before:
         n_before = len(changed)
-        for source, tree in reach.trees.items():
-            text = " ".join(ast.unparse(n) for n in tree.body if isinstance(n, ast.ImportFrom))
-            if changed & set(text.replace(".", " ").replace(",", " ").split()):
-                changed.add(Path(source).stem)
-    for file in (folder / "src").rglob("*.nb?"):
-        if file.name.split(".")[0].rsplit("-", 1)[0] in changed:
+        changed |= {
+            Path(name)
+            for name in compiled
+            if changed & set(imported(Path(name), reach.trees[name]))
+        }
+    for source in changed:
+        for file in (folder / source.parent / "__pycache__").glob(f"{source.stem}.*.nb?"):
             file.unlink()
+
+
+def imported(path: Path, tree: ast.Module) -> Iterator[Path]:
+    """Files of the source that a file of it imports from, directly."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            yield base.with_suffix(".py")
+            yield from (base / f"{alias.name}.py" for alias in node.names)
 
 
 def try_one(
@@ -245,7 +261,7 @@ def try_one(
     """Whether a test notices a mutant, and which."""
     tests = [*first, *reach.chosen(mutant)]
     source = folder / mutant.path
-    stat, text = source.stat(), source.read_text("utf-8")
+    text = source.read_text("utf-8")
     started = time.monotonic()
     outcome, by = "no test", ""
     if tests:
@@ -258,7 +274,6 @@ def try_one(
         found = in_child(lambda: run_tests(tests, []), copied, limit, log)
         outcome = "killed" if found is None or found[0] else "survived"
         by = "ended" if found is None else (found[2] or ["collection"])[0] if found[0] else ""
-    assert source.stat() == stat
     seconds = round(time.monotonic() - started, 1)
     more = {"outcome": outcome, "by": by, "n_tests": len(tests), "seconds": seconds}
     return asdict(mutant) | more

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -11,7 +13,12 @@ from sklearn.model_selection import cross_val_predict
 
 from polycal import GeodesicCalibrator
 from polycal.calibration import folds as calibration_folds
-from polycal.calibration.folds import N_PARTS, cross_fit_splits, stratified_parts
+from polycal.calibration.folds import (
+    N_PARTS,
+    alone_in_polytope,
+    cross_fit_splits,
+    stratified_parts,
+)
 from polycal.core.reading import LabelledRows
 from polycal.parents import find_adapter
 from tests.toys.models import small_forest, small_network
@@ -106,6 +113,14 @@ def test_turns_equal_cross_val_predict(blobs, folds):
     expected = cross_val_predict(small_network(), X, y, cv=splits, method="predict_proba")
     for fold, (_, held) in zip(folds, splits, strict=True):
         assert_allclose(fold.reading.proba, expected[held], atol=1e-9)
+
+
+def test_a_row_is_alone_where_its_polytope_holds_no_other_weight():
+    owner, weight = np.array([0, 1, 1, 2, 3]), np.array([1.0, 1.0, 2.0, 0.0, 0.3])
+    size = np.array([1.0, 3.0, 0.0, 0.1 + 0.2])  # the last is a sum that rounds upwards
+    rows = LabelledRows(np.zeros((5, 1)), np.zeros(5, int), weight, np.arange(5))
+    assert alone_in_polytope(size, owner, rows).tolist() == [True, False, False, True, True]
+    assert alone_in_polytope(size, owner, replace(rows, groups=owner)).all()
 
 
 def test_parts_are_stratified_and_two_rows_of_a_class_are_enough():

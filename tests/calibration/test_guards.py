@@ -19,6 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from polycal import FewRowsWarning, GeodesicCalibrator, LeakWarning
+from polycal.calibration.guards import warn_of_few_rows
+from polycal.gate.floor import CalibrationScores
 from tests.toys.models import small_forest
 
 
@@ -179,3 +181,16 @@ def test_the_warning_is_at_the_line_of_the_user(noisy):
     with pytest.warns(FewRowsWarning) as found:
         GeodesicCalibrator(small_forest()).fit(X[:60], y[:60])
     assert found[0].filename == __file__
+
+
+def test_just_enough_rows_get_no_word():
+    def scores(n):
+        return CalibrationScores(np.arange(float(n)), np.ones(n))
+
+    needed = scores(200).least_rows(0.05)
+    assert needed == pytest.approx(
+        19
+    )  # of 19 and a new row, the new one is lowest in 1 of 20 cases
+    warn_of_few_rows(scores(19), 0.05)
+    with pytest.warns(FewRowsWarning, match="^18 independent calibration rows are too few"):
+        warn_of_few_rows(scores(18), 0.05)

@@ -68,9 +68,10 @@ ROW_MEASURES = {
     ("P", "message"),
     [
         ([[0.5, 0.5], [0.1, 0.8]], "sum to 1 in each row; row 1 sums to 0.9. Divide"),
+        ([[0.5, 0.5], [0.0, 0.8]], "sum to 1 in each row; row 1 sums to 0.8. Divide"),
         ([[0.5, 0.5], [0.1, math.nan]], "row 1 has NaN or infinity"),
         ([[math.inf, -math.inf], [0.1, 0.9]], "row 0 has NaN or infinity"),
-        ([[0.5, 0.5], [1.1, -0.1]], "not be negative; row 1 has -0.1.*no logits"),
+        ([[0.0, 1.0], [1.1, -0.1]], "not be negative; row 1 has -0.1.*no logits"),
         ([0.5, 0.9], r"shape \(n_samples, n_classes\); got shape \(2,\).*column_stack"),
         (np.empty((0, 2)), r"at least one row and one class; got shape \(0, 2\)"),
         ([["a", "b"], ["c", "d"]], "P must hold a row of probabilities"),

@@ -33,6 +33,18 @@ def test_categories_and_missing_values(name, tmp_path):
         assert_array_equal(loaded.score_samples(new), model.score_samples(new))
 
 
+def test_the_state_of_lightgbm_is_whole(iris, tmp_path):
+    """Its other methods need what answers do not."""
+    X, y = iris
+    parent = lightgbm().set_params(class_weight={0: 1.0, 1: 2.0, 2: 1.5})
+    model = GeodesicCalibrator(parent, calibration="holdout", random_state=0).fit(X, y)
+    own, other = (vars(m.estimator_) for m in (model, again(model, tmp_path)))
+    assert own.keys() - other.keys() <= {"_objective"}
+    assert other["_class_weight"] == own["_class_weight"] == {0: 1.0, 1: 2.0, 2: 1.5}
+    compared = {"_Booster", "_le", "_best_score", "_class_weight"} ^ own.keys() & other.keys()
+    assert {key: repr(other[key]) for key in compared} == {key: repr(own[key]) for key in compared}
+
+
 def test_forged_attributes_of_lightgbm(iris, tmp_path):
     X, y = iris
     model = GeodesicCalibrator(lightgbm(), calibration="holdout", random_state=0).fit(X, y)

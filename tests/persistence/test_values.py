@@ -46,3 +46,9 @@ def test_texts_that_would_take_all_memory():
     node = {"objects": [1025, [100_000], ["a"] * 100_000]}
     with pytest.raises(AlteredFileError, match="100000 texts of width 1025"):
         Unpacker({}).value(node)
+
+
+def test_a_width_that_would_cut_a_text():
+    node = {"objects": [2, [2], ["a", "bcd"]]}
+    with pytest.raises(AlteredFileError, match="2 texts of width 2"):
+        Unpacker({}).value(node)
