@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,8 @@ class Study:
     flags : callable, default: none
         Takes the ``ArgumentParser`` and adds the study's own flags. They may only choose
         cells: what changes a cell's rows belongs to ``settings`` too.
+    turn : callable, default: cell_name
+        ``cell -> str``: cells of one word run one after another, in their order, in one process.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Study:
     draw: Callable[[pd.DataFrame, Path], Iterable]
     settings: Callable[[Options], dict] = lambda options: {}
     flags: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    turn: Callable[[Cell], str] = lambda cell: cell_name(cell)
 
     def stamp(self, options: Options) -> dict:
         """What a cell file must say to be taken as it is."""
@@ -147,12 +151,11 @@ def run_cells(study: Study, options: Options) -> int:
         raise ValueError(f"cells of {study.name} need distinct keys, got {twice} twice")
     stamp, folder = study.stamp(options), out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
-    missing = [
-        (name, cell)
-        for name, cell in zip(names, cells, strict=True)
-        if read_cell(folder / f"{name}.json", stamp, cell) is None
-    ]
-    done = len(cells) - len(missing)
+    turns: dict[str, list[Cell]] = {}
+    for name, cell in zip(names, cells, strict=True):
+        if read_cell(folder / f"{name}.json", stamp, cell) is None:
+            turns.setdefault(study.turn(cell), []).append(cell)
+    done = len(cells) - sum(map(len, turns.values()))
     bar = tqdm(total=len(cells), initial=done, desc=study.name, unit="cell", smoothing=0.05)
     failed = late = 0
     # The clock of the machine may jump; this one counts seconds since its start, in all processes.
@@ -161,9 +164,9 @@ def run_cells(study: Study, options: Options) -> int:
     inner = {"inner_max_num_threads": threads} if options.jobs > 1 else {}
     with bar, parallel_config("loky", n_jobs=options.jobs, **inner):
         work = Parallel(return_as="generator_unordered", pre_dispatch="all", batch_size=1)(
-            delayed(run_cell)(study, cell, options, out, end) for _, cell in missing
+            delayed(run_turn)(study, turn, options, out, end) for turn in turns.values()
         )
-        for name, problem in work:
+        for name, problem in chain.from_iterable(work):
             if problem == LATE:
                 late += 1
                 continue
@@ -174,6 +177,13 @@ def run_cells(study: Study, options: Options) -> int:
     if late:
         print(f"{late} cells are left after {options.minutes:g} minutes; start again to run them")
     return failed
+
+
+def run_turn(
+    study: Study, cells: list[Cell], options: Options, out: Path, end: float | None = None
+) -> list[tuple[str, str]]:
+    """Run cells one after another; see ``run_cell``."""
+    return [run_cell(study, cell, options, out, end) for cell in cells]
 
 
 def run_cell(

@@ -10,7 +10,8 @@ outlier exposure trained, to show that the two go together; no other figure of K
 
 A cell of stage "train" trains by one loss and keeps the model and what it makes of every image in
 the store (a folder beside the data cache, or --store); a cell of stage "score" judges one method
-from there, on any machine. The cells come in the order of their worth, so --minutes cuts off the
+from there, on any machine. With --jobs the scores follow their training in one process. The cells
+come in the order of their worth, so --minutes cuts off the
 least of them.
 """
 
@@ -129,6 +130,14 @@ def cells(options: Options) -> list[Cell]:
 def loss_of(method: str) -> str:
     """The loss of the network that a method judges or starts from."""
     return method if method in LOSSES else STARTS_FROM.get(method, "cross-entropy")
+
+
+def training_of(cell: Cell) -> str:
+    """The training that a cell is, or starts from; its scores follow at once, KDN among the first.
+
+    So a run that is cut off has all figures of what it trained.
+    """
+    return f"{cell['id']} {cell['encoder']} {loss_of(cell['method'])} {cell['rep']}"
 
 
 def run(cell: Cell, options: Options) -> list[dict]:
@@ -387,7 +396,7 @@ def _compile_kernels(setting: dict, device: str) -> None:
     toy.fit(X[:40], y[:40], X_cal=X[40:], y_cal=y[40:]).predict_proba(X)
 
 
-STUDY = Study("vision", __doc__.splitlines()[0], cells, run, draw, settings, add_flags)
+STUDY = Study("vision", __doc__.splitlines()[0], cells, run, draw, settings, add_flags, training_of)
 
 if __name__ == "__main__":
     raise SystemExit(main(STUDY))

@@ -79,6 +79,30 @@ def test_jobs_and_order_change_nothing(tmp_path):
     assert outcome(tmp_path / "one") == outcome(tmp_path / "two")
 
 
+def test_cells_of_one_turn_run_one_after_another_in_one_process(tmp_path):
+    """Each needs what those before it have left."""
+    folder = tmp_path / "left"
+    folder.mkdir()
+
+    def numbered(options):
+        return [{"data": d, "n": n, "rep": 0} for n in (0, 1, 2) for d in "abc"]
+
+    def turn(cell):
+        return cell["data"]
+
+    def run_numbered(cell, options):
+        before = [folder / f"{cell['data']}{n}" for n in range(cell["n"])]
+        time.sleep(0.05 * (not before))
+        assert {path.read_text() for path in before} <= {str(os.getpid())}
+        (folder / f"{cell['data']}{cell['n']}").write_text(str(os.getpid()))
+        return [{"metric": "none", "value": 0.0}]
+
+    study = replace(TOY, cells=numbered, run=run_numbered, turn=turn)
+    arguments = ["--out", str(tmp_path / "out"), "--jobs", "2", "--no-draw"]
+    assert main(study, arguments) == 0
+    assert len(list(folder.iterdir())) == 9
+
+
 def test_killed_run_resumes_to_the_same_files(tmp_path):
     main(TOY, ["--out", str(tmp_path / "whole")])
     code = "import tests.studies.test_runner as t; t.main(t.TOY, ['--out', 'killed'])"

@@ -15,7 +15,7 @@ from .table import column_values, is_missing, n_columns
 # Equal rows are copies where fewer rows than this would be equal by chance.
 CHANCE = 0.05
 # Columns in which rows are compared before all others: in most wide tables no two are equal there.
-FIRST_COLUMNS = 16
+FIRST_COLUMNS = 64
 
 
 def find_copies(X: Any) -> Ints | None:
