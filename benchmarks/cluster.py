@@ -262,6 +262,7 @@ def draw(rows: list[dict[str, str]], picture: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import EngFormatter, NullFormatter
 
     from polycal.plotting.style import COLORS, SMALL
 
@@ -279,7 +280,13 @@ def draw(rows: list[dict[str, str]], picture: Path) -> None:
     left.set(xlabel="rows", ylabel="wall time of the fit (s)", xscale="log", yscale="log")
     right.set(xlabel="rows", ylabel="peak memory of a process (GiB)", xscale="log", ylim=(0, None))
     for ax in (left, right):
+        ax.set_xticks(sorted({int(row["rows"]) for row in rows if row["kind"] in names}))
+        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+        ax.xaxis.set_minor_formatter(NullFormatter())
         ax.legend(fontsize=SMALL, frameon=False)
+    left.yaxis.set_major_formatter(EngFormatter())
+    left.yaxis.set_minor_formatter(NullFormatter())
+    left.set_yticks([10, 30, 100, 300, 1000])
     figure.savefig(picture, dpi=130)
 
 

@@ -38,7 +38,7 @@ def test_one_split_by_hand():
     rows = np.array([[0.0, 5.0], [2.0, 7.0], [10.0, 5.0], [12.0, 7.0]])
     stump = DecisionTreeClassifier(max_depth=1, random_state=0)
     model = GeodesicCalibrator(stump, bandwidth="polytope", regularization=1.0)
-    model.fit(rows, [0, 0, 1, 1], X_cal=rows + [0.5, 0.25], y_cal=[0, 0, 1, 1])
+    model.fit(rows, [0, 0, 1, 1], X_cal=np.add(rows, [0.5, 0.25]), y_cal=[0, 0, 1, 1])
     found = model.explain([[1.0, 6.0], [15.0, 6.0]])
     assert [sorted(r.tolist()) for r in found.rows] == [[0, 1], [2, 3]]
     np.testing.assert_array_equal(found.counts, [[2, 0], [0, 2]])

@@ -27,7 +27,7 @@ def find_copies(X: Any) -> Ints | None:
     first = _codes(X, FIRST_COLUMNS)
     if first is None or _differ(first):
         return None
-    codes = _codes(X)
+    codes = first if len(first) < FIRST_COLUMNS else _codes(X)
     return None if codes is None else _groups(codes)
 
 
@@ -41,9 +41,10 @@ def copies_between(X: Any, Y: Any) -> tuple[Bools, float]:
     X, Y = _flat(X), _flat(Y)
     if not _is_table(X) or not _is_table(Y) or n_columns(X) != n_columns(Y):
         return np.zeros(0, dtype=bool), 1.0
-    if _differ([np.concatenate(pair) for pair in _paired_codes(X, Y, FIRST_COLUMNS)]):
+    pairs = _paired_codes(X, Y, FIRST_COLUMNS)
+    if _differ([np.concatenate(pair) for pair in pairs]):
         return np.zeros(0, dtype=bool), 1.0
-    pairs = _paired_codes(X, Y)
+    pairs = pairs if len(pairs) < FIRST_COLUMNS else _paired_codes(X, Y)
     if len(X) == len(Y) > 1 and all(np.array_equal(*pair) for pair in pairs):
         return np.ones(len(Y), dtype=bool), 0.0
     groups = _groups([np.concatenate(pair) for pair in pairs])
