@@ -272,6 +272,8 @@ def try_one(
         forget_compiled(copied, mutant.path, reach)
         limit = int(TIMES * sum(reach.seconds.get(name, 5) for name in tests)) + COMPILING
         found = in_child(lambda: run_tests(tests, []), copied, limit, log)
+        if "ERROR: not found:" in log.read_text("utf-8", "replace"):
+            raise SystemExit("tests have changed since they were measured; name another --folder")
         outcome = "killed" if found is None or found[0] else "survived"
         by = "ended" if found is None else (found[2] or ["collection"])[0] if found[0] else ""
     seconds = round(time.monotonic() - started, 1)
