@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import make_classification
 
-from tests.benchmarks.test_records import BENCHMARKS, rows_of, start
+from tests.toys.benchmarks import BENCHMARKS, rows_of, start
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import json
 from importlib.util import find_spec
@@ -13,9 +12,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
-from tests.toys.scripts import Done, run_script
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from tests.toys.benchmarks import BENCHMARKS, rows_of, start
 
 
 class Cell(NamedTuple):
@@ -36,15 +33,6 @@ def record(monkeypatch):
     """The module, as the scripts import it."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     return importlib.import_module("_record")
-
-
-def start(script: str, *arguments: object) -> Done:
-    return run_script(BENCHMARKS / f"{script}.py", *arguments)
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.slow

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
-from tests.toys.scripts import Done, run_script
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from tests.toys.benchmarks import BENCHMARKS, rows_of, start
 
 
 @pytest.fixture
@@ -25,24 +21,15 @@ def module(monkeypatch):
     return importlib.import_module
 
 
-def start(*arguments: object) -> Done:
-    return run_script(BENCHMARKS / "scale.py", *arguments)
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_growth(tmp_path):
     pytest.importorskip("matplotlib")
     out, picture = tmp_path / "scale.csv", tmp_path / "scale.png"
     command = (out, "--parent", "forest", "--jobs", 1, "--search", "sampled")
-    done = start(*command, "--sizes", 400)
+    done = start("scale", *command, "--sizes", 400)
     assert done.returncode == 0, done.stderr
-    assert start(*command, "--sizes", 400, 800, "--plot", picture).returncode == 0
+    assert start("scale", *command, "--sizes", 400, 800, "--plot", picture).returncode == 0
     rows = rows_of(out)
     assert [(row["n"], row["search"], row["planes"]) for row in rows] == [
         ("400", "sampled", "sampled"),
@@ -58,7 +45,7 @@ def test_growth(tmp_path):
     assert picture.read_bytes()[:4] == b"\x89PNG"
     kept = json.loads(out.with_suffix(".json").read_text())
     assert kept["settings"] == {"benchmark": "growth", "seed": 0, "queries": 4000}
-    refused = start(out, "--quality", tmp_path, "--only", "forest")
+    refused = start("scale", out, "--quality", tmp_path, "--only", "forest")
     assert refused.returncode == 1
     assert "has no .npz data set called" in refused.stderr
 
@@ -68,7 +55,9 @@ def test_quality(tmp_path):
     out = tmp_path / "quality.csv"
     X, y = make_classification(400, 5, n_redundant=0, random_state=0)
     np.savez_compressed(tmp_path / "151_electricity.npz", X=X, y=y)
-    done = start(out, "--quality", tmp_path, "--only", "151_electricity,forest,0", "--jobs", 1)
+    done = start(
+        "scale", out, "--quality", tmp_path, "--only", "151_electricity,forest,0", "--jobs", 1
+    )
     assert done.returncode == 0, done.stderr
     rows = rows_of(out)
     assert [row["method"] for row in rows] == ["parent", "exact", "sampled"]
@@ -81,7 +70,7 @@ def test_quality(tmp_path):
 @pytest.mark.slow
 def test_work():
     pytest.importorskip("lightgbm")
-    done = start("--work", "--work-rows", 1000)
+    done = start("scale", "--work", "--work-rows", 1000)
     assert done.returncode == 0, done.stderr
     for name in ("DRAW_WORK", "LOOK_UP_WORK", "WORD_WORK", "POWER_WORK"):
         assert f"| {name} | units |" in done.stdout

@@ -69,7 +69,7 @@ def test_reliability_maps_labels():
     )
     assert display.name == "Constant"
     np.testing.assert_allclose(display.accuracy[3], 0.75)
-    with pytest.raises(ValueError, match=r"holds \['z'\] too"):
+    with pytest.raises(ValueError, match=r"it holds \['z'\]"):
         ReliabilityDisplay.from_estimator(Constant([1, 0, 0]), np.zeros((1, 1)), ["z"])
 
 

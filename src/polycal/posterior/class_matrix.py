@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from threadpoolctl import threadpool_limits
 
 from .._utils.arrays import Floats, Ints, are_shares
+from .._utils.blas import one_blas_thread
 from .._utils.saved import saved_array, saved_log
 
 # With fewer classes there is no matrix, because it brings nothing (docs/design.md); with more there
@@ -121,8 +121,7 @@ def fit_class_matrix(
         found: Floats = (bent.T @ inputs).ravel() + stiffness * direction
         return found
 
-    # Threads of BLAS wait for each other longer than these small products take.
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         start = np.zeros(n_classes * inputs.shape[1])
         how = {"gtol": LEAST_SLOPE, "maxiter": MOST_STEPS}
         found = minimize(loss, start, jac=True, hessp=curvature, method="trust-ncg", options=how)

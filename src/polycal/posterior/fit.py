@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import gen_batches
-from threadpoolctl import ThreadpoolController
 
 from .._utils.arrays import Floats, Ints
+from .._utils.blas import one_blas_thread
 from .._utils.optional import optional
 from ..metrics import expected_calibration_error
 from .class_matrix import fit_class_matrix
@@ -330,20 +330,13 @@ def fit_pool(
     if start_from is not None:
         start = np.append(start_from.weights, start_from.offset)
     bounded = np.append(~free, np.zeros(n_classes, dtype=bool))
-    # Threads of BLAS wait for each other longer than these small products take.
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         theta, lowest = minimize_convex(loss, start, bounded)
         inside = ~bounded | (theta > 0)
         curvature = loss(theta)[2][np.ix_(inside, inside)]
     volume = np.log(precision[inside]).sum() - np.linalg.slogdet(curvature)[1]
     pool = Pool(theta[first].reshape(n_sources, n_views), theta[last])
     return FittedPool(pool, lowest, float(0.5 * volume - n * lowest))
-
-
-@lru_cache(maxsize=1)
-def _blas() -> Any:
-    """The BLAS of NumPy and SciPy, found once: threadpoolctl reads all libraries of the process."""
-    return ThreadpoolController()
 
 
 def _arrays(device: str | None) -> tuple[Any, Callable[[Floats], Any]]:
